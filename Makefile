@@ -1,0 +1,69 @@
+# Each target does its own set-up: a fresh clone needs only Python 3.11, pip, make and a C compiler.
+#   make reproduce   the whole reproduction at scale smoke on the embedded data, then one HTML report
+#   make test        linters and all tests
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/ready
+CORES  ?= all
+ARGS   ?=
+
+.PHONY: reproduce test lint fast-test ui report splits commit-splits schema freeze lock clean
+
+reproduce: $(READY)
+	$(BIN)/snakemake --cores $(CORES) $(ARGS)
+
+test: lint
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+fast-test: $(READY)
+	$(BIN)/pytest -n 2 -m "not slow"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/snakemake --lint
+
+# The MLflow pages, on this machine only.
+ui: $(READY)
+	$(BIN)/mlflow ui --host 127.0.0.1 --workers 1
+
+# Snakemake's own report with provenance and runtimes, after a reproduction.
+report: $(READY)
+	$(BIN)/snakemake --report report.zip
+
+# Generate every split data.dvc pins; `dvc status` is clean afterwards.
+splits: $(READY)
+	$(BIN)/python -m fedbayes.data.commit_splits check
+
+# After a change of a split: write config/splits.csv and data.dvc anew.
+commit-splits: $(READY)
+	$(BIN)/python -m fedbayes.data.commit_splits write
+
+# After a change of a method's or network's Config.
+schema: $(READY)
+	$(BIN)/python -m fedbayes.schema
+
+# Copy finished results of a scale into docs/reproduction/ and the README.
+freeze: $(READY)
+	$(BIN)/python -m fedbayes.analysis.freeze $(ARGS)
+
+# requirements.lock: exact versions of what pyproject.toml asks for; torch's own build and its drivers are left to pip.
+lock: $(READY)
+	( echo "# Exact versions of everything the project needs, made by 'make lock'. torch's CUDA libraries are left to pip: a CPU build has none."; \
+	  $(BIN)/pip freeze --all --exclude-editable | grep -viE '^(pip|nvidia-.*|cuda-.*|triton)==' | sed 's/+cpu//' | sort -f ) > $(VENV)/lock
+	mv $(VENV)/lock requirements.lock
+
+# Without isolation: an isolated build would fetch build tools that the lock does not pin.
+$(READY): requirements.lock pyproject.toml
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+clean:
+	rm -rf $(VENV) .snakemake results resources logs benchmarks mlflow.db mlruns mlartifacts report.zip

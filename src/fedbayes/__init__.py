@@ -1,0 +1,1 @@
+"""Bayesian personalised federated learning: five papers reproduced end to end."""

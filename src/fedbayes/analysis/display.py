@@ -1,0 +1,105 @@
+"""How numbers and names are shown: in the paper's unit, with as many digits as the paper prints."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fedbayes.analysis.published import meaning_of
+
+NOT_RUN = "not run"
+NOTHING_PRINTED = "–"
+
+# Our metrics in words.
+METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "nll": "negative log-likelihood",
+    "ece10": "ECE, 10 bins",
+    "ece15": "ECE, 15 bins",
+    "mce15": "MCE, 15 bins",
+    "relative_fa": "relative false accepts",
+}
+
+
+def slug(name: str) -> str:
+    """The file name of a table or figure: `Table1` and `Table 1` give `table1`."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def title(name: str) -> str:
+    """A table or figure as people write it: `Table1` and `Table 1` give `Table 1`."""
+    return re.sub(r"^(Table|Figure)\s*", r"\1 ", name)
+
+
+def measure(metric: str) -> str:
+    """A printed metric in words: `accuracy (%)`, `mean over clients of ECE, 15 bins`."""
+    meaning = meaning_of(metric)
+    scope = {"pooled": "", "mean": "mean over clients of ", "worst": "worst client's "}[meaning.scope]
+    name = METRIC_NAMES.get(meaning.metric, meaning.metric.replace("_", " "))
+    return f"{scope}{name}" + (f" ({meaning.unit})" if meaning.unit else "")
+
+
+def decimals(printed: str) -> int:
+    """Digits after the point of the printed value; two where no number is printed."""
+    found = re.match(r"-?\d+(?:\.(\d+))?(?=$| )", printed)
+    return len(found[1] or "") if found else 2
+
+
+def number(value: float, row: Mapping[str, Any], sign: str = "") -> str:
+    """One of our values beside the printed number of `row`: its unit, its digits; empty for NaN.
+
+    Args:
+        value: a value in our units.
+        row: a row of the reproduction; its `metric` and `printed` decide unit and digits.
+        sign: `+` to show the sign always.
+    """
+    if math.isnan(value):
+        return ""
+    shown = value / float(meaning_of(row["metric"]).factor)
+    text = f"{shown:{sign}.{decimals(row['printed'])}f}"
+    return text.replace("-", "−")
+
+
+def with_spread(value: float, std: float, row: Mapping[str, Any]) -> str:
+    """`87.21 ± 0.30`, or the value alone where there is no spread (one seed)."""
+    spread = number(std, row)
+    return number(value, row) + (f" ± {spread}" if spread else "")
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """`86.90 to 87.52`; empty for one seed."""
+    low, high = number(row["ci_low"], row), number(row["ci_high"], row)
+    return f"{low} to {high}" if low and high else ""
+
+
+def ran_on(row: Mapping[str, Any]) -> str:
+    """The dataset that really ran, and what it stands in for."""
+    return dataset(row["ran_on"], row["stand_in_for"])
+
+
+def dataset(title: str, stand_in_for: str) -> str:
+    """`MNIST-5k (stands in for MNIST)`."""
+    return title + (f" (stands in for {stand_in_for})" if stand_in_for else "")
+
+
+def judged(row: Mapping[str, Any]) -> str:
+    """The verdict, or why there is none."""
+    return str(row["verdict"] or f"none: {row['why_no_verdict']}")
+
+
+def setting(row: Mapping[str, Any]) -> str:
+    """The column of the paper's table: `MNIST small`."""
+    return f"{row['dataset']} {row['setting']}"
+
+
+def count(amount: int, thing: str) -> str:
+    """`1 seed`, `3 seeds`."""
+    return f"{amount} {thing}" + ("" if amount == 1 else "s")
+
+
+def hardware(record: Mapping[str, Any]) -> str:
+    """`AMD EPYC 7B13; cores 2; device cpu; threads 1`."""
+    parts = dict(record["hardware"])
+    return "; ".join([str(parts.pop("processor")), *(f"{name} {value}" for name, value in parts.items())])

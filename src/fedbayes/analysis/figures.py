@@ -1,0 +1,187 @@
+"""The figures of a paper as SVG and PNG, drawn from the rounds of its runs.
+
+`FIGURES` maps `<paper>/<figure>` to the function that draws it; a paper's file asks for a figure by naming it under
+`shows`. The same runs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedbayes.analysis.display import count, dataset
+from fedbayes.analysis.summarize import read_index
+from fedbayes.io import write_with
+from fedbayes.reading import choice, complain
+
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "fedbayes",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e3e1db",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "savefig.facecolor": "white",
+}
+# Okabe and Ito's colours, told apart by the colour-blind; markers tell methods apart in print without colour.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00", "#7f7f7f")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p")
+DASHES = {"pm": "-", "gm": (0, (4, 2))}
+MARKERS_A_LINE = 8
+POINTS_A_LINE = 200
+START = 0.05  # the axis may cut off lines before this part of the rounds
+COLUMNS = {1: 1, 2: 2, 4: 2}  # columns for a number of panels; otherwise three
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure and what it shows, in words."""
+
+    figure: Figure
+    caption: str
+
+
+def figure(key: str, index_csv: Path, root: Path, titles: Mapping[str, str], svg: Path, png: Path) -> None:
+    """Write one figure of a paper as SVG and PNG; both carry their caption as the description in their metadata.
+
+    Args:
+        key: `<paper>/<figure>`, as in `FIGURES`.
+        index_csv: the paper's cells.
+        root: the folder that the index's `folder` column starts from.
+        titles: titles of the paper's settings, in the paper's order.
+        svg: the vector image to write.
+        png: the pixel image to write.
+    """
+    if key not in FIGURES:
+        raise complain("src/fedbayes/analysis/figures.py", "FIGURES", "no such figure: " + choice(key, FIGURES))
+    with mpl.rc_context(STYLE):
+        drawn = FIGURES[key](read_index(index_csv), titles, root)
+        for file, metadata in ((svg, {"Date": None}), (png, {})):
+            described = metadata | {"Description": drawn.caption}
+            write_with(file, partial(drawn.figure.savefig, format=file.suffix[1:], dpi=160, metadata=described))
+
+
+def caption_of(svg: Path) -> str:
+    """The caption that `figure` wrote into an SVG file."""
+    found = ElementTree.parse(svg).find(".//{http://purl.org/dc/elements/1.1/}description")
+    return (found.text or "") if found is not None else ""
+
+
+def pfedbayes_figure2(index: pd.DataFrame, titles: Mapping[str, str], root: Path) -> Drawn:
+    """Figure 2 of pFedBayes: accuracy by round on MNIST, the runs of its Table 1."""
+    cells = index[(index["experiment"] == "table1") & (index["published_dataset"] == "MNIST")]
+    return Drawn(accuracy_by_round(cells, titles, root), "Figure 2. " + accuracy_caption(cells))
+
+
+FIGURES: dict[str, Callable[[pd.DataFrame, Mapping[str, str], Path], Drawn]] = {
+    "pfedbayes/figure2": pfedbayes_figure2,
+}
+
+
+def accuracy_caption(cells: pd.DataFrame) -> str:
+    """How to read `accuracy_by_round`: lines and bands, scale, dataset that really ran, seeds, what was reduced."""
+    band = "the band spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else "one seed, so no band"
+    text = (
+        "Test accuracy, pooled over all clients, against the communication round. Solid: personal models (PM); "
+        f"dashed: global model (GM); in brackets the preset. Lines are means over seeds; {band}. "
+        f"The first rounds may lie below the axis. {_what_ran(cells)}."
+    )
+    reductions = "; ".join(dict.fromkeys(filter(None, cells["reduction"])))
+    return text + (f" Reduced: {reductions}." if reductions else "")
+
+
+def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path) -> Figure:
+    """Pooled test accuracy against the round: a panel per setting, a line per method, preset and model."""
+    settings = [key for key in titles if key in set(cells["setting"])]
+    columns = COLUMNS.get(len(settings), 3)
+    rows = -(-len(settings) // columns)
+    # A lone panel has the width of the page to itself.
+    size = (7.0, 3.6) if columns == 1 else (3.6 * columns, 3.1 * rows + 0.5)
+    drawn = Figure(figsize=size, layout="constrained")
+    panels = drawn.subplots(rows, columns, squeeze=False).ravel()
+    names = list(dict.fromkeys(zip(cells["method"], cells["preset"], strict=True)))
+    for panel, key in zip(panels, settings, strict=False):
+        _draw_panel(panel, cells[cells["setting"] == key], names, root)
+        panel.set_title(titles[key])
+    for panel in panels[len(settings) :]:
+        panel.set_axis_off()
+    drawn.suptitle(_what_ran(cells), fontsize=9, color="#555555", x=0.01, ha="left")
+    _legend(drawn, list(panels))
+    return drawn
+
+
+def _draw_panel(panel: Axes, cells: pd.DataFrame, names: list[tuple[str, str]], root: Path) -> None:
+    for place, (method, preset) in enumerate(names):
+        ours = cells[(cells["method"] == method) & (cells["preset"] == preset)]
+        if len(ours):
+            _draw_lines(panel, curves(ours, root), f"{method} ({preset})", place)
+    panel.set_ylim(bottom=_floor(panel))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.set_xlabel("communication round")
+    panel.set_ylabel("test accuracy (%)")
+    panel.margins(x=0.02)
+
+
+def curves(cells: pd.DataFrame, root: Path) -> pd.DataFrame:
+    """Pooled clean accuracy of every seed: columns model, round, mean, low, high over seeds."""
+    runs = [pd.read_parquet(root / folder / "rounds.parquet") for folder in cells["folder"]]
+    rows = pd.concat(runs, ignore_index=True)
+    rows = rows[(rows["condition"] == "clean") & (rows["scope"] == "pooled") & (rows["metric"] == "accuracy")]
+    return rows.groupby(["model", "round"])["value"].agg(mean="mean", low="min", high="max").reset_index()
+
+
+def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, place: int) -> None:
+    """Personal and global model of one method, in its colour and marker."""
+    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+    for model, every in reversed(list(values.groupby("model"))):  # pm before gm
+        step = -(-len(every) // POINTS_A_LINE)
+        line = every[::-step][::-1]  # the last round is always drawn
+        spacing = max(1, len(line) // MARKERS_A_LINE)
+        panel.plot(
+            line["round"],
+            100 * line["mean"],
+            color=colour,
+            linestyle=DASHES[str(model)],
+            marker=marker,
+            markevery=(place * spacing // 4 % spacing, spacing),
+            label=f"{label}, {str(model).upper()}",
+        )
+        panel.fill_between(line["round"], 100 * line["low"], 100 * line["high"], color=colour, alpha=0.18, linewidth=0)
+
+
+def _floor(panel: Axes) -> float:
+    """Where the axis starts: below every line from a twentieth of its rounds on, so that the ends can be told apart."""
+    lowest = [float(min(y[x >= START * x[-1]])) for x, y in (np.asarray(line.get_data()) for line in panel.get_lines())]
+    return 5.0 * math.floor(min(lowest) / 5.0)
+
+
+def _legend(drawn: Figure, panels: list[Axes]) -> None:
+    """One legend below all panels, each line once."""
+    found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=4, handlelength=3.5)
+
+
+def _what_ran(cells: pd.DataFrame) -> str:
+    """`Scale smoke, ran on MNIST-5k (stands in for MNIST), 1 seed`."""
+    pairs = dict.fromkeys(zip(cells["dataset_title"], cells["stand_in_for"], strict=True))
+    data = ", ".join(dataset(name, real) for name, real in pairs)
+    return f"Scale {cells['scale'].iloc[0]}, ran on {data}, {count(cells['seed'].nunique(), 'seed')}"

@@ -1,0 +1,113 @@
+"""Finished results kept in the repository: `docs/reproduction/<paper>-<scale>.csv`, and the README's table of them.
+
+`results/` is never committed; these small files are. Freezing a part of a campaign leaves the rows of all other cells
+as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+
+from fedbayes.analysis import display
+from fedbayes.analysis.compare import NUMBERS, read_reproduction
+from fedbayes.io import read_json, write_text, write_with
+from fedbayes.reading import complain
+
+KEY = ["table", "dataset", "setting", "variant", "method", "preset", "metric"]
+COLUMNS = ["paper", "paper_name", *KEY, "model", "unit", "printed", *NUMBERS, "verdict", "why_no_verdict", "doubtful"]
+COLUMNS += ["scale", "ran_on", "stand_in_for", "seeds", "seed_list", "reduction", "runs", "hardware", "hours", "commit"]
+
+START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
+README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Ours", "Published", "Difference", "Seeds"]
+README_COLUMNS += ["Ran on", "Scale", "Verdict"]
+NUMERIC = {"Ours", "Published", "Difference", "Seeds"}
+
+
+def freeze(reproduction: Path, root: Path, target: Path) -> None:
+    """Write the cells that ran into `target`, in place of their old rows and beside all others.
+
+    Args:
+        reproduction: what `compare` wrote for the paper.
+        root: the folder that holds `results/`.
+        target: the CSV file to write or to bring up to date.
+    """
+    rows = read_reproduction(reproduction)
+    ran = cast(list[dict[str, Any]], rows[rows["status"] == "run"].to_dict("records"))
+    fresh = pd.DataFrame([row | _provenance(row["runs"].split(), root) for row in ran], columns=COLUMNS)
+    fresh = fresh.assign(**{column: fresh[column].astype(float).map(_digits) for column in [*NUMBERS, "hours"]})
+    old = pd.read_csv(target, dtype=str, keep_default_na=False) if target.exists() else fresh.iloc[:0]
+    merged = pd.concat([old, fresh.astype(str)], ignore_index=True).drop_duplicates(KEY, keep="last")
+    write_with(target, partial(merged.sort_values(KEY)[COLUMNS].to_csv, index=False))
+
+
+def _digits(value: float) -> str:
+    """Six digits after the point at most; empty for NaN."""
+    return "" if pd.isna(value) else f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def _provenance(runs: Sequence[str], root: Path) -> dict[str, Any]:
+    """Hardware, hours and commit of the runs of a cell, each told once."""
+    records = [read_json(_record_file(run, root)) for run in runs]
+    return {
+        "hardware": " | ".join(dict.fromkeys(display.hardware(record) for record in records)),
+        "hours": sum(record["seconds"] for record in records) / 3600,
+        "commit": " ".join(dict.fromkeys(record["commit"] for record in records)),
+    }
+
+
+def _record_file(run: str, root: Path) -> Path:
+    found = list(root.glob(f"results/runs/*/*/{run}/run.json"))
+    if not found:
+        raise complain("results/runs", run, "the run is not there; expected its run.json (make the results again)")
+    return found[0]
+
+
+def readme_table(frozen: Sequence[Path]) -> str:
+    """The frozen results as one Markdown table."""
+    rows = [row for file in frozen for row in cast(list[dict[str, Any]], read_frozen(file).to_dict("records"))]
+    if not rows:
+        return "No results have been frozen yet.\n"
+    rule = ["---:" if column in NUMERIC else "---" for column in README_COLUMNS]
+    lines = [README_COLUMNS, rule, *([_readme_row(row)[column] for column in README_COLUMNS] for row in rows)]
+    return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
+
+
+def read_frozen(file: Path) -> pd.DataFrame:
+    """A frozen file: numbers as numbers, all else as text."""
+    text = pd.read_csv(file, dtype=str, keep_default_na=False)
+    return text.assign(**{column: pd.to_numeric(text[column]) for column in NUMBERS})
+
+
+def _readme_row(row: dict[str, Any]) -> dict[str, str]:
+    variant = f" ({row['variant']})" if row["variant"] else ""
+    unit = f" {row['unit']}" if row["unit"] else ""
+    return {
+        "Paper": row["paper_name"],
+        "Table": display.title(row["table"]),
+        "Setting": display.setting(row) + variant,
+        "Method": row["method"],
+        "Preset": row["preset"],
+        "Model": row["model"].upper(),
+        "Ours": display.with_spread(row["ours"], row["std"], row) + unit,
+        "Published": row["printed"] + unit,
+        "Difference": display.number(row["difference"], row, sign="+"),
+        "Seeds": row["seeds"],
+        "Ran on": display.ran_on(row),
+        "Scale": row["scale"],
+        "Verdict": display.judged(row),
+    }
+
+
+def rewrite_readme(readme: Path, frozen: Sequence[Path]) -> None:
+    """Put the table of the frozen results between the two marks of a Markdown file; the rest stays as it is."""
+    text = readme.read_text(encoding="utf-8")
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise complain(str(readme), "", f"expected the lines {START} and {END}, in this order")
+    write_text(readme, f"{before}{START}\n{readme_table(frozen)}{END}{after}")

@@ -1,0 +1,102 @@
+r"""Tables as LaTeX for a paper's appendix: the matrix as `tabular`, what ran as `longtable`.
+
+The result is a fragment for `\input`; it needs the packages booktabs and longtable and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from fedbayes.analysis.matrix import Entry, Line, Matrix
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "×": r"$\times$",
+    "–": "--",
+}
+
+
+def escape(text: str) -> str:
+    """Text that LaTeX prints as it stands; letters beyond Latin-1 become `?` rather than stop the compilation."""
+    return "".join(SPECIAL.get(letter, letter if ord(letter) < 256 else "?") for letter in text)
+
+
+def fragment(heading: str, note: str, table: Matrix, ran: Sequence[Mapping[str, str]], wide: Collection[str]) -> str:
+    """The whole file: comment, matrix, doubts, what ran.
+
+    Args:
+        heading: what the table is.
+        note: how to read it.
+        table: the table in the paper's shape.
+        ran: rows of the table of what ran, all with the same columns.
+        wide: columns of `ran` that hold sentences.
+    """
+    comment = "% Needs \\usepackage{booktabs,longtable}; written by fedbayes, do not edit."
+    parts = [comment, rf"\paragraph{{{escape(heading)}}} {escape(note)}", _matrix(table)]
+    parts += [rf"\noindent{{\footnotesize $^\dagger$ {escape(doubt)}\par}}" for doubt in table.doubts]
+    parts.append(_long(ran, wide) if ran else r"\noindent Nothing of this table ran at this scale.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _matrix(table: Matrix) -> str:
+    """One `tabular` for each dataset, so that the width fits a page."""
+    blocks, first = [], 0
+    for dataset, width in table.groups:
+        blocks.append(_block(table, dataset, range(first, first + width)))
+        first += width
+    return "\n\n".join(blocks)
+
+
+def _block(table: Matrix, dataset: str, columns: range) -> str:
+    settings = " & ".join(escape(table.columns[column][1]) for column in columns)
+    lines = [
+        rf"\begin{{center}}\footnotesize\begin{{tabular}}{{lll{'r' * len(columns)}}}",
+        r"\toprule",
+        rf"\multicolumn{{{3 + len(columns)}}}{{l}}{{{escape(dataset)}}} \\",
+        rf"Method & Model & Source & {settings} \\",
+        r"\midrule",
+        *(_line(line, columns) for line in table.lines),
+        r"\bottomrule",
+        r"\end{tabular}\end{center}",
+    ]
+    return "\n".join(lines)
+
+
+def _line(line: Line, columns: range) -> str:
+    method = escape(line.method) if line.method_span else ""
+    model = escape(line.model) if line.span else ""
+    entries = [_entry(line.entries[column]) for column in columns]
+    return " & ".join([method, model, escape(line.source), *entries]) + r" \\"
+
+
+def _entry(entry: Entry) -> str:
+    text = rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text)
+    text = rf"\textit{{{text}}}" if entry.missing else text
+    return text + (r"$^\dagger$" if entry.doubtful else "")
+
+
+def _long(ran: Sequence[Mapping[str, str]], wide: Collection[str]) -> str:
+    columns = list(ran[0])
+    layout = "".join(r"p{2cm}" if column in wide else "l" for column in columns)
+    head = " & ".join(map(escape, columns)) + r" \\"
+    lines = [
+        rf"{{\tiny\setlength{{\tabcolsep}}{{2pt}}\begin{{longtable}}{{{layout}}}",
+        rf"\toprule {head} \midrule \endhead",
+        r"\bottomrule \endfoot",
+        *(" & ".join(escape(row[column]) for column in columns) + r" \\" for row in ran),
+        r"\end{longtable}}",
+    ]
+    return "\n".join(lines)

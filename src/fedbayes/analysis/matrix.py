@@ -1,0 +1,167 @@
+"""A table in the paper's own shape: methods as rows, dataset x setting as columns, ours beneath theirs.
+
+Every method and model gets a row of printed numbers and one row for each preset and variant of ours. A cell that did
+not run says so. The best printed and the best of our numbers in a column are marked, for each kind of model and metric
+apart, where at least two compete.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import pandas as pd
+
+from fedbayes.analysis import display
+from fedbayes.analysis.published import meaning_of
+
+Row = dict[str, Any]
+H = TypeVar("H", bound=Hashable)
+
+
+@dataclass
+class Entry:
+    """One number of the matrix: its text, and how it is to be marked."""
+
+    text: str
+    value: float = float("nan")
+    best: bool = False
+    doubtful: bool = False
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the matrix; `span` and `method_span` count the lines a heading covers, 0 under another's."""
+
+    method: str
+    model: str
+    metric: str
+    source: str
+    published: bool
+    entries: list[Entry]
+    span: int = 0
+    method_span: int = 0
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The table: `groups` are datasets with the number of their columns."""
+
+    columns: list[tuple[str, str]]
+    groups: list[tuple[str, int]]
+    lines: list[Line]
+    doubts: list[str] = field(default_factory=list)
+
+
+def matrix(table: pd.DataFrame) -> Matrix:
+    """The rows of one table of a reproduction in the paper's shape and order."""
+    rows = cast(list[Row], table.to_dict("records"))
+    columns = _grouped((row["dataset"], row["setting"]) for row in rows)
+    kinds = _grouped((row["method"], row["metric"]) for row in rows)
+    measures = {display.measure(metric) for _, metric in kinds}
+    lines: list[Line] = []
+    for method, metric in kinds:
+        of_kind = [row for row in rows if (row["method"], row["metric"]) == (method, metric)]
+        lines += _lines(of_kind, columns, several_measures=len(measures) > 1)
+    _mark_best(lines)
+    groups = list(Counter(dataset for dataset, _ in columns).items())
+    return Matrix(columns, groups, _spanned(lines), _doubts(rows))
+
+
+def _lines(rows: list[Row], columns: list[tuple[str, str]], several_measures: bool) -> list[Line]:
+    """The printed line of one method and metric, then a line for each preset and variant of ours."""
+    by_column: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_column[row["dataset"], row["setting"]].append(row)
+    first = rows[0]
+    kind = " ".join(filter(None, [_model(rows), display.measure(first["metric"]) if several_measures else ""]))
+    head = {"method": first["method"], "model": kind, "metric": first["metric"]}
+    printed = [_printed(by_column[column]) for column in columns]
+    lines = [Line(**head, source="published", published=True, entries=printed)]
+    ran = _first_seen((row["preset"], row["variant"]) for row in rows if row["status"] == "run")
+    for preset, variant in ran or [("", "")]:
+        source = ", ".join(filter(None, ["ours", preset, variant]))
+        entries = [_ours(by_column[column], preset, variant) for column in columns]
+        lines.append(Line(**head, source=source, published=False, entries=entries))
+    return lines
+
+
+def _model(rows: list[Row]) -> str:
+    """PM or GM; empty where neither the paper nor a run of ours says which."""
+    return next((row["model"].upper() for row in rows if row["model"]), "")
+
+
+def _printed(rows: list[Row]) -> Entry:
+    if not rows:
+        return Entry(display.NOTHING_PRINTED, missing=True)
+    return Entry(rows[0]["printed"], _shown(rows[0]["published"], rows[0]), doubtful=bool(rows[0]["doubtful"]))
+
+
+def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
+    if not rows:
+        return Entry(display.NOTHING_PRINTED, missing=True)
+    for row in rows:
+        if row["status"] == "run" and (row["preset"], row["variant"]) == (preset, variant):
+            text = display.with_spread(row["ours"], row["std"], row)
+            return Entry(text or "no value", _shown(row["ours"], row))
+    return Entry(display.NOT_RUN, missing=True)
+
+
+def _shown(value: float, row: Row) -> float:
+    """The value as its shown digits say it: numbers that look equal are equally good."""
+    text = display.number(value, row)
+    return float(text.replace("−", "-")) if text else float("nan")
+
+
+def _mark_best(lines: list[Line]) -> None:
+    competing: dict[tuple[str, bool, int], list[Entry]] = defaultdict(list)
+    for line in lines:
+        for column, entry in enumerate(line.entries):
+            if not math.isnan(entry.value):
+                competing[line.metric, line.published, column].append(entry)
+    for (metric, _, _), entries in competing.items():
+        choose = max if meaning_of(metric).higher_is_better else min
+        best = choose(entry.value for entry in entries)
+        for entry in entries:
+            entry.best = len(entries) > 1 and entry.value == best
+
+
+def _spanned(lines: list[Line]) -> list[Line]:
+    """The lines with the number of lines each heading covers, written on its first line."""
+    kinds = Counter((line.method, line.metric) for line in lines)
+    methods = Counter(line.method for line in lines)
+    # pop: only the first line of a group finds its count.
+    return [
+        Line(
+            **{key: value for key, value in vars(line).items() if key not in ("span", "method_span")},
+            span=kinds.pop((line.method, line.metric), 0),
+            method_span=methods.pop(line.method, 0),
+        )
+        for line in lines
+    ]
+
+
+def _doubts(rows: list[Row]) -> list[str]:
+    """One sentence per objection to printed numbers, with the places it is about."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        place = f"{row['method']} on {display.setting(row)}"
+        if row["doubtful"] and place not in places[row["doubtful"]]:
+            places[row["doubtful"]].append(place)
+    return [f"{', '.join(where)}: {objection}" for objection, where in places.items()]
+
+
+def _first_seen(items: Iterable[H]) -> list[H]:
+    return list(dict.fromkeys(items))
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each pair once, pairs with the same first half together, otherwise in the order they came."""
+    halves: dict[str, dict[str, None]] = {}
+    for first, second in pairs:
+        halves.setdefault(first, {})[second] = None
+    return [(first, second) for first, seconds in halves.items() for second in seconds]

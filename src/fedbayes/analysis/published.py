@@ -1,0 +1,121 @@
+"""The printed numbers of all papers, read from `config/published.csv` and converted once to our units.
+
+Papers print percent, we compute fractions; papers write `acc_GM_pct`, we write accuracy of the model `gm`. One table,
+`MEANINGS`, says what each printed metric is in our words. The text as printed is kept for display.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import cast
+
+import pandas as pd
+
+from fedbayes.config import ModelKind
+from fedbayes.reading import choice, complain
+
+KEY = ["paper", "table", "dataset", "setting", "method", "metric"]
+COLUMNS = [*KEY, "value", "std", "doubtful", "note"]
+
+# What papers print where there is no number: not available, or a factor left as a symbol.
+NOT_NUMBERS = {"NA", "M", "2Z"}
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A printed metric in our words.
+
+    Attributes:
+        model: the model it tests; None where the paper names none: the one our method tests, personal before global.
+        metric: our name of the metric.
+        scope: pooled over all clients' test samples, mean over clients, or the worst client.
+        unit: what stands after the printed number.
+        factor: one printed unit in ours.
+        higher_is_better: which direction is the better one.
+    """
+
+    model: ModelKind | None
+    metric: str
+    scope: str = "pooled"
+    unit: str = ""
+    factor: str = "1"
+    higher_is_better: bool = False
+
+
+def _accuracy(model: ModelKind | None) -> Meaning:
+    return Meaning(model, "accuracy", unit="%", factor="0.01", higher_is_better=True)
+
+
+MEBI = str(2**20)
+MEANINGS = {
+    "acc_pct": _accuracy(None),
+    "acc_PM_pct": _accuracy("pm"),
+    "acc_GM_pct": _accuracy("gm"),
+    "personal_acc_pct": _accuracy("pm"),
+    "global_acc_pct": _accuracy("gm"),
+    "personal_loss_nll": Meaning("pm", "nll"),
+    "global_loss_nll": Meaning("gm", "nll"),
+    "ECE_pct": Meaning(None, "ece10", unit="%", factor="0.01"),  # BPFed: 10 bins, pooled
+    "ECE": Meaning(None, "ece15"),  # LR-BPFL: 15 bins, pooled
+    "MCE": Meaning(None, "mce15"),
+    "A-ECE": Meaning(None, "ece15", scope="mean"),
+    "W-ECE": Meaning(None, "ece15", scope="worst"),
+    "relative_FA": Meaning("gm", "relative_fa"),
+    "n_weights": Meaning(None, "weights"),
+    "parameters_M": Meaning(None, "weights", unit="M", factor=MEBI),  # LR-BPFL counts in 2^20
+    "communication_MB": Meaning(None, "bytes", unit="MB", factor=MEBI),
+    "train_time_s_per_update": Meaning(None, "seconds_per_update", unit="s"),
+    "communication_factor": Meaning(None, "communication_factor"),
+    "space_factor": Meaning(None, "space_factor"),
+    "time_factor": Meaning(None, "time_factor"),
+}
+
+
+def meaning_of(metric: str, file: str = "config/published.csv") -> Meaning:
+    """What a printed metric is in our words."""
+    if metric not in MEANINGS:
+        raise complain(file, "metric", "unknown metric: " + choice(metric, MEANINGS))
+    return MEANINGS[metric]
+
+
+def read_published(file: Path) -> pd.DataFrame:
+    """One row per printed number: `value` and `std` in our units, `printed` and `unit` as the paper has them.
+
+    A number printed twice in one table comes once, with the notes of both places.
+    """
+    rows = pd.read_csv(file, dtype=str, keep_default_na=False)
+    if list(rows.columns) != COLUMNS:
+        raise complain(str(file), "header", f"found {','.join(rows.columns)}; expected {','.join(COLUMNS)}")
+    rows = _once(rows, str(file))
+    rows["unit"] = [meaning_of(metric, str(file)).unit for metric in rows["metric"]]
+    rows["printed"] = rows["value"] + rows["std"].map(lambda std: f" ± {std}" if std else "")
+    for column in ("value", "std"):
+        pairs = zip(rows[column], rows["metric"], strict=True)
+        rows[column] = [_ours(text, metric, str(file)) for text, metric in pairs]
+    return rows
+
+
+def _once(rows: pd.DataFrame, file: str) -> pd.DataFrame:
+    """The rows without repetitions; a repetition must not contradict the first place."""
+    kept: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in cast(list[dict[str, str]], rows.to_dict("records")):
+        key = tuple(row[column] for column in KEY)
+        first = kept.setdefault(key, row)
+        if (first["value"], first["std"]) != (row["value"], row["std"]):
+            raise complain(file, " / ".join(key), f"printed as {first['value']} and as {row['value']}; expected one")
+        for column in ("doubtful", "note"):
+            if row[column] not in first[column]:
+                first[column] = "; ".join(filter(None, [first[column], row[column]]))
+    return pd.DataFrame(list(kept.values()), columns=COLUMNS)
+
+
+def _ours(text: str, metric: str, file: str) -> float:
+    """A printed number in our unit, exact to the last digit; NaN where the paper prints none."""
+    if not text or text in NOT_NUMBERS:
+        return float("nan")
+    try:
+        return float(Decimal(text) * Decimal(MEANINGS[metric].factor))
+    except InvalidOperation:
+        raise complain(file, metric, f"found {text!r}; expected a number or {', '.join(sorted(NOT_NUMBERS))}") from None

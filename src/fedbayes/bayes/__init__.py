@@ -1,0 +1,1 @@
+"""Mathematics that at least two methods share."""

@@ -1,0 +1,284 @@
+"""The typed description of everything a user may write in `config/`.
+
+Pydantic models are the source of truth: `config/schema.json` is generated from them, planning checks every YAML file
+against them, and a run's identity is the canonical JSON of what they hold. Unknown keys are refused everywhere.
+
+This module imports nothing heavier than pydantic, because Snakemake reads it again for every job.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+
+Scale = Literal["smoke", "reduced", "paper"]
+ModelKind = Literal["pm", "gm"]
+
+
+class Record(BaseModel):
+    """A frozen record that refuses unknown keys and silent conversions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class MethodConfig(Record):
+    """Base of every method's `Config`: the fields that change its numbers, each with its symbol and source."""
+
+
+class NetworkConfig(Record):
+    """Base of every network's `Config`: its sizes, apart from those the data fix."""
+
+
+# ---------------------------------------------------------------- datasets
+
+
+class DatasetFacts(Record):
+    """What planning must know of a dataset without opening it (`config/datasets.yaml`)."""
+
+    title: str = Field(description="Name as people write it, shown in every table.")
+    shape: tuple[PositiveInt, ...] = Field(strict=False, description="Shape of one sample, channels first.")
+    per_class: tuple[PositiveInt, ...] = Field(strict=False, description="Samples of each class, all parts pooled.")
+    sha256: str = Field(pattern="^[0-9a-f]{64}$", description="Digest of the arrays `fetch` writes.")
+    source: str = Field(description="Where the data come from, in words.")
+    stand_in_for: str | None = Field(None, description="The dataset this one stands in for, if it is a stand-in.")
+    embedded: str | None = Field(None, description="The embedded set that scale `smoke` runs in its place.")
+
+
+# ---------------------------------------------------------------- splits
+
+
+class PFedBayesSplit(Record):
+    """Blocks of the pooled dataset, a few labels a client (pFedBayes, section 5.1 and its data generator)."""
+
+    rule: Literal["pfedbayes"]
+    clients: PositiveInt = Field(description="N, number of clients.")
+    labels_per_client: PositiveInt = Field(description="Labels each client holds.")
+    train_per_class: PositiveInt = Field(description="Training samples of each class at each client.")
+    test_per_class: PositiveInt = Field(description="Test samples of each class at each client.")
+    stratified: bool = Field(
+        description="True: exact counts per class. False: each client's data is shuffled as a whole and cut, as the "
+        "public code does, so that counts per class hold only on average."
+    )
+
+    def client_labels(self, client: int, classes: int) -> list[int]:
+        """Labels of a client: (k u + j) mod classes, j < k. With k = 5 of 10 this gives two groups only."""
+        k = self.labels_per_client
+        return [(k * client + j) % classes for j in range(k)]
+
+    def objection(self, per_class: tuple[int, ...]) -> str | None:
+        """Why a dataset with these class counts cannot be split so, or None."""
+        classes = len(per_class)
+        if self.labels_per_client > classes:
+            return f"labels_per_client is {self.labels_per_client}, but the dataset has only {classes} classes"
+        holders = [0] * classes
+        for client in range(self.clients):
+            for label in self.client_labels(client, classes):
+                holders[label] += 1
+        block = self.train_per_class + self.test_per_class
+        for label, (wanted, available) in enumerate(zip(holders, per_class, strict=True)):
+            if wanted * block > available:
+                return (
+                    f"class {label} must give {wanted} clients {block} samples each "
+                    f"(train_per_class {self.train_per_class} + test_per_class {self.test_per_class}), "
+                    f"{wanted * block} in all, but has only {available}"
+                )
+        return None
+
+
+# A second rule turns this into a union discriminated by `rule`.
+Split = PFedBayesSplit
+
+
+def split_name(split: Split) -> str:
+    """The folder name of a split, readable and unique: `pfedbayes-clients10-labels_per_client5-...`."""
+    parts: list[str] = [split.rule]
+    for key, value in split.model_dump().items():
+        if key == "rule":
+            continue
+        if isinstance(value, bool):
+            parts.append(key if value else f"not_{key}")
+        else:
+            parts.append(f"{key}{value}")
+    return "-".join(parts)
+
+
+# ---------------------------------------------------------------- one run
+
+
+class Preprocess(Record):
+    """Pixels to inputs: scaled to [0, 1], then (x - mean) / std for each channel."""
+
+    mean: tuple[float, ...] = Field(strict=False)
+    std: tuple[Annotated[float, Field(gt=0)], ...] = Field(strict=False)
+
+
+class Training(Record):
+    """Rounds and participation."""
+
+    rounds: PositiveInt = Field(description="T, communication rounds.")
+    clients_per_round: PositiveInt = Field(description="S, clients whose uploads the server merges in a round.")
+    trains: Literal["selected", "all"] = Field(
+        description="Who trains: only the S selected clients, or all of them while S upload."
+    )
+
+
+class Local(Record):
+    """Which batches a client sees in one round."""
+
+    batch: PositiveInt = Field(description="b, samples in a batch.")
+    amount: PositiveInt = Field(description="R, how many `unit`s a round has.")
+    unit: Literal["batches", "epochs"]
+    order: Literal["cyclic", "shuffled", "iid", "full"] = Field(
+        description="cyclic: the stored order, going on where the last round stopped; shuffled: a new permutation each "
+        "epoch; iid: drawn with replacement; full: all data in one batch."
+    )
+
+
+class Protocol(Record):
+    """When and which models are tested, and which rounds the paper's number is taken from."""
+
+    models: tuple[ModelKind, ...] = Field(strict=False, description="Models tested during training: pm, gm or both.")
+    every: PositiveInt = Field(description="Test after every n-th round (and before the first and after the last).")
+    window: tuple[int, int] = Field(
+        strict=False, description="Rounds [first, last] of which the paper prints the best; both ends belong."
+    )
+
+
+class NetworkChoice(BaseModel):
+    """A network by file name under `src/fedbayes/models/`; the other keys are its own `Config`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+
+# ---------------------------------------------------------------- a paper
+
+
+class PublishedKey(Record):
+    """How `config/published.csv` names what a setting reproduces."""
+
+    dataset: str
+    setting: str
+
+
+class Setting(Record):
+    """One column of a table: a dataset and how it is split."""
+
+    title: str
+    published: PublishedKey
+    dataset: str
+    split: Split
+    variant: str = Field("", description="How this reading of the paper differs from the main one; empty for that.")
+
+
+class MethodEntry(Record):
+    """One row of a table: a method, its presets and what this paper sets differently."""
+
+    method: str = Field(description="File name under `src/fedbayes/methods/`.")
+    presets: tuple[str, ...] = Field(("paper",), strict=False, description="Presets to run, each its own row.")
+    set: dict[str, Any] = Field(default_factory=dict, description="Fields of the method this paper sets itself.")
+    local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
+    protocol: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `protocol`.")
+
+
+class Experiment(Record):
+    """A table or figure of a paper: settings (columns) x methods (rows), everything else shared."""
+
+    title: str
+    shows: tuple[str, ...] = Field(strict=False, description="Tables and figures of the paper made from it.")
+    published_table: str = Field(description="`table` column of `config/published.csv`.")
+    model: NetworkChoice
+    preprocess: Preprocess
+    training: Training
+    local: Local
+    protocol: Protocol
+    settings: dict[str, Setting]
+    methods: dict[str, MethodEntry] = Field(description="Keyed by the method's name as the paper prints it.")
+
+
+class Only(Record):
+    """Which part of an experiment a scale runs; an absent list means all."""
+
+    settings: tuple[str, ...] | None = Field(None, strict=False)
+    methods: tuple[str, ...] | None = Field(None, strict=False)
+
+
+class ScaleChanges(Record):
+    """What a reduced scale changes. Every change shows up in the tables' `reduction` column by itself."""
+
+    seeds: tuple[int, ...] = Field(strict=False, min_length=1)
+    embedded_data: bool = Field(
+        default=False, description="Run the embedded set of each dataset instead of the dataset."
+    )
+    split: dict[str, Any] = Field(default_factory=dict)
+    training: dict[str, Any] = Field(default_factory=dict)
+    local: dict[str, Any] = Field(default_factory=dict)
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    only: dict[str, Only] = Field(default_factory=dict)
+
+
+class PaperScale(Record):
+    """Scale `paper` changes nothing: it may only say which seeds to run."""
+
+    seeds: tuple[int, ...] = Field(strict=False, min_length=1)
+
+
+class Scales(Record):
+    """The three scales of a paper."""
+
+    smoke: ScaleChanges
+    reduced: ScaleChanges
+    paper: PaperScale
+
+
+class Paper(Record):
+    """`config/papers/<paper>.yaml`: reads like the experimental section of the paper."""
+
+    name: str = Field(description="The method's name, as the `paper` column of `config/published.csv` writes it.")
+    title: str
+    citation: str
+    url: str
+    experiments: dict[str, Experiment]
+    scales: Scales
+
+
+class MethodPresets(Record):
+    """`config/methods/<method>.yaml`: named sets of values, each value with its source in a comment."""
+
+    title: str = Field(description="Name as people write it.")
+    presets: dict[str, dict[str, Any]]
+
+    @model_validator(mode="after")
+    def has_both_presets(self) -> MethodPresets:
+        """Every method says what its text says and what its public code does."""
+        missing = {"paper", "reference"} - set(self.presets)
+        if missing:
+            raise ValueError(f"needs the presets 'paper' and 'reference'; {sorted(missing)[0]!r} is missing")
+        return self
+
+
+# ---------------------------------------------------------------- what to run
+
+
+class Execution(Record):
+    """Where and how jobs run. Nothing here changes a number or a run's name."""
+
+    device: str = Field("cpu", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
+    data_root: str | None = Field(
+        None, description="Folder in torchvision's layout; the variable FEDBAYES_DATA is used where this is empty."
+    )
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
+        60.0, strict=False, description="Least time between two checkpoints of a run; 0 writes one every round."
+    )
+    lift: Literal["auto", "vmap", "loop"] = Field("auto", description="How clients are lifted over a batch axis.")
+    chunk: PositiveInt | None = Field(None, description="Clients in memory at once; empty means all.")
+
+
+class Config(Record):
+    """`config/config.yaml`: what to run."""
+
+    scale: Scale = "smoke"
+    papers: tuple[str, ...] = Field(strict=False, min_length=1)
+    seeds: tuple[int, ...] | None = Field(None, strict=False, description="Instead of the scale's own seeds.")
+    execution: Execution = Field(default_factory=lambda: Execution())

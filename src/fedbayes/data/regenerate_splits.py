@@ -1,0 +1,72 @@
+"""`data/` made again from `config/splits.csv`, so that `dvc status` is clean without a DVC remote (`make splits`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+from fedbayes.config import DatasetFacts, Split
+from fedbayes.data.fetch import FACTS, fetch
+from fedbayes.data.sources import data_root
+from fedbayes.data.splits import LIST, make_split
+from fedbayes.io import read_json
+from fedbayes.plan import read_committed_splits
+from fedbayes.reading import ConfigError, choice, complain, parse, read_yaml
+
+
+def regenerate(root: Path) -> list[str]:
+    """Make every listed split below `root/data`, hand the folder to DVC and return the paths.
+
+    DVC must be told, though nothing changes: a folder that its cache does not know counts as changed.
+    """
+    rows = read_committed_splits(root)
+    sweep(root, rows)
+    for path, row in rows.items():
+        split = Split.model_validate(json.loads(row["split"]))
+        make_split(fetched(root, row["dataset"]), split, int(row["seed"]), root / path, row)
+    dvc_add(root)
+    return list(rows)
+
+
+def fetched(root: Path, name: str) -> Path:
+    """The folder `resources/<dataset>`, fetched unless the arrays `config/datasets.yaml` describes are there."""
+    known = read_yaml(root / FACTS, FACTS)
+    if name not in known:
+        raise complain(LIST, "dataset", "unknown dataset: " + choice(name, known))
+    facts = parse(DatasetFacts, known[name], FACTS, name)
+    folder = root / "resources" / name
+    manifest = folder / "manifest.json"
+    if not manifest.exists() or read_json(manifest)["sha256"] != facts.sha256:
+        fetch(name, facts, folder, data_root())
+    return folder
+
+
+def sweep(root: Path, keep: Collection[str]) -> None:
+    """Remove split files below `root/data` that are not to be kept; DVC pins whatever is in the folder.
+
+    What a killed writer left (`.part`) goes too.
+    """
+    for file in sorted((root / "data").rglob("*")):
+        path = file.relative_to(root).as_posix()
+        if file.is_dir() or path in keep:
+            continue
+        if file.suffix not in (".npz", ".part"):
+            raise ConfigError(f"{path}: only splits belong in data/, which DVC pins as a whole; move the file away")
+        file.unlink()
+
+
+def dvc_add(root: Path) -> None:
+    """Pin `data/` in `data.dvc` and store its files in DVC's cache."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", "add", "--quiet", "data"],
+        cwd=root,
+        env=os.environ | {"DVC_NO_ANALYTICS": "true"},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise ConfigError(f"data.dvc: 'dvc add data' failed: {' '.join(done.stderr.split())}")

@@ -1,0 +1,108 @@
+"""Where raw files come from: a folder of the user's, torchvision's download, or an installed package.
+
+A folder the user points to is only read: its files are checked and unpacked into a staging folder of ours.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+from http.client import HTTPException
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedbayes.reading import ConfigError
+
+VARIABLE = "FEDBAYES_DATA"
+
+
+class RawFile(NamedTuple):
+    """A raw file as the manifest of a dataset lists it."""
+
+    name: str
+    bytes: int
+    md5: str
+
+
+def data_root(configured: str | None = None) -> Path | None:
+    """The folder with the user's own data: `execution.data_root`, else the variable FEDBAYES_DATA, else none."""
+    found = configured or os.environ.get(VARIABLE)
+    return Path(found).expanduser() if found else None
+
+
+def describe(path: Path, name: str) -> RawFile:
+    """Size and md5 of a file; md5 because that is what torchvision publishes."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+    return RawFile(name, path.stat().st_size, digest)
+
+
+def stage(loader: Any, root: Path, staging: Path) -> list[RawFile]:
+    """Unpack the files of a torchvision dataset from `root` to `staging`, both in torchvision's layout.
+
+    Packed files are checked against torchvision's md5 sums and win over unpacked ones, which have no published sum.
+
+    Args:
+        loader: the dataset's class in `torchvision.datasets`, for instance `MNIST`.
+        root: folder that holds `MNIST/raw/train-images-idx3-ubyte.gz` and so on.
+        staging: a folder of ours.
+    """
+    raw = Path(loader.__name__) / "raw"
+    (staging / raw).mkdir(parents=True)
+    files = []
+    for name, md5 in loader.resources:
+        packed, plain = root / raw / name, root / raw / Path(name).stem
+        unpacked = staging / raw / plain.name
+        if packed.is_file():
+            files.append(_checked(packed, (raw / name).as_posix(), md5))
+            with gzip.open(packed) as source, unpacked.open("wb") as target:
+                shutil.copyfileobj(source, target)
+        elif plain.is_file():
+            files.append(describe(plain, (raw / plain.name).as_posix()))
+            unpacked.symlink_to(plain.resolve())
+        else:
+            raise _missing(packed, root, md5)
+    return files
+
+
+def _checked(path: Path, name: str, md5: str) -> RawFile:
+    found = describe(path, name)
+    if found.md5 != md5:
+        raise ConfigError(f"{path}: the file is corrupt: its md5 is {found.md5}, expected {md5}; put a good copy there")
+    return found
+
+
+def _missing(path: Path, root: Path, md5: str) -> ConfigError:
+    folder = "" if root.is_dir() else " (nor does the folder itself)"
+    return ConfigError(
+        f"{path}: the file does not exist{folder}; put it there (md5 {md5}), or let {VARIABLE} or execution.data_root "
+        f"point to the folder that holds {path.relative_to(root).as_posix()}; it is now {root}"
+    )
+
+
+def download(loader: Any, folder: Path) -> None:
+    """Let torchvision download a dataset into a folder of ours; files that are there already stay."""
+    try:
+        loader(folder, download=True)
+    except (RuntimeError, OSError, HTTPException) as error:
+        reason = " ".join(str(error).split())
+        first = f"{loader.__name__}/raw/{loader.resources[0][0]}"
+        raise ConfigError(
+            f"{loader.__name__} could not be downloaded ({reason}); without a network let {VARIABLE} or "
+            f"execution.data_root point to a folder that holds {first} and its siblings "
+            f"{', '.join(name for name, _ in loader.resources[1:])}"
+        ) from None
+
+
+def packaged(package: str, file: str) -> Path:
+    """Path of a data file inside an installed package, which is not imported."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        raise ConfigError(f"the package {package!r}, which ships {file}, is not installed; run 'pip install {package}'")
+    path = Path(spec.origin).parent / file
+    if not path.is_file():
+        raise ConfigError(f"the installed package {package!r} has no file {file}; install the version in the lock file")
+    return path

@@ -1,0 +1,116 @@
+"""Split files: index arrays and a manifest in one `.npz` whose bytes depend on nothing but their content."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedbayes.config import Split
+from fedbayes.data.fetch import load
+from fedbayes.data.partition import ClientIndices, Indices, partition
+from fedbayes.io import replacing
+from fedbayes.reading import ConfigError
+
+LIST = "config/splits.csv"
+COLUMNS = (
+    "path", "dataset", "dataset_sha256", "rule", "split", "seed", "clients", "train", "val", "test",
+    "sha256", "md5", "bytes",
+)  # fmt: skip
+
+
+def make_split(
+    dataset_folder: Path, split: Split, seed: int, path: Path, committed_row: Mapping[str, str] | None
+) -> None:
+    """Write a split file, unless `config/splits.csv` lists it with other bytes.
+
+    Args:
+        dataset_folder: what `fetch` made.
+        split: the rule and its numbers.
+        seed: seed of the split.
+        path: file to write.
+        committed_row: the file's row of `config/splits.csv`, or None for a split that is not listed.
+    """
+    content = split_bytes(dataset_folder, split, seed)
+    found = hashlib.sha256(content).hexdigest()
+    if committed_row is not None and committed_row["sha256"] != found:
+        raise ConfigError(
+            f"{LIST}: {committed_row['path']}: expected a split with sha256 {committed_row['sha256']}, but this code "
+            f"and dataset make {found}; undo the change of either, or, if it is meant, run 'make commit-splits' and "
+            f"commit {LIST} and data.dvc"
+        )
+    with replacing(path) as part:
+        part.write_bytes(content)
+
+
+def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
+    """The content of a split file."""
+    dataset = load(dataset_folder)
+    clients = partition(dataset.labels, split, seed)
+    manifest = {
+        "dataset": dataset.manifest["name"],
+        "dataset_sha256": dataset.manifest["sha256"],
+        "rule": split.rule,
+        "split": split.model_dump(mode="json"),
+        "seed": seed,
+        "clients": len(clients.train),
+        **{part: sum(map(len, indices)) for part, indices in clients._asdict().items()},
+    }
+    arrays: dict[str, NDArray[Any]] = {}
+    for part, indices in clients._asdict().items():
+        arrays[f"{part}_index"] = np.concatenate(indices).astype("<i8")
+        arrays[f"{part}_offsets"] = np.cumsum([0, *map(len, indices)], dtype="<i8")
+    return _npz(arrays | {"manifest": np.array(_canonical(manifest), dtype="<U")})
+
+
+def read_split(path: Path) -> tuple[ClientIndices, dict[str, Any]]:
+    """The indices and the manifest in a split file."""
+    with np.load(path, allow_pickle=False) as arrays:
+        parts = {part: _cut(arrays[f"{part}_index"], arrays[f"{part}_offsets"]) for part in ClientIndices._fields}
+        return ClientIndices(**parts), json.loads(str(arrays["manifest"]))
+
+
+def split_row(path: str, content: bytes) -> dict[str, str]:
+    """The row of `config/splits.csv` that describes a split file, made from its content alone."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        manifest = json.loads(str(arrays["manifest"]))
+    row = manifest | {
+        "path": path,
+        "split": _canonical(manifest["split"]),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "md5": hashlib.md5(content, usedforsecurity=False).hexdigest(),
+        "bytes": len(content),
+    }
+    return {column: str(row[column]) for column in COLUMNS}
+
+
+def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Arrays as `.npz`, byte by byte the same everywhere.
+
+    `np.savez` forces ZIP64 headers, whose bytes differ between versions of Python.
+    """
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            member = io.BytesIO()
+            np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
+            info = zipfile.ZipInfo(f"{name}.npy")
+            info.create_system, info.external_attr = 3, 0o644 << 16
+            archive.writestr(info, member.getvalue())
+    return buffer.getvalue()
+
+
+def _cut(index: Indices, offsets: Indices) -> tuple[Indices, ...]:
+    return tuple(index[first:last] for first, last in pairwise(offsets))
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

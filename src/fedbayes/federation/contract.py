@@ -1,0 +1,91 @@
+"""What a method is: pure functions for one client, and the small records they exchange with the engine.
+
+A method is written for *one* client, as its paper writes it; the engine lifts it over the cohort (`cohort.py`). All
+state is NamedTuples and dicts of tensors. Client code never sees the server's state: what travels is `Down` and `Up`,
+so communication is counted from what is really sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from torch import Tensor
+
+# A 0-dim int64 tensor that names a stream of random numbers; see rng.py.
+Key: TypeAlias = Tensor
+# Trees of tensors (NamedTuples and dicts) whose shape is the method's own business.
+Tree: TypeAlias = Any
+Server: TypeAlias = Tree  # what the server keeps between rounds
+Client: TypeAlias = Tree  # what a client keeps between rounds
+Down: TypeAlias = Tree  # what the server sends to a client
+Up: TypeAlias = Tree  # what a client sends to the server
+Info: TypeAlias = Tree  # what a client reports of a visit, for the log only
+Work: TypeAlias = Tree  # a visit in progress
+Model: TypeAlias = Tree  # whatever `predict` needs
+
+
+class Facts(NamedTuple):
+    """What a client knows of itself without looking at its data. All are tensors, one entry a client."""
+
+    id: Tensor  # index of the client in the population
+    size: Tensor  # n_i, number of training samples
+    counts: Tensor  # training samples of each class
+    round: Tensor  # number of rounds completed before this one
+
+
+class Batch(NamedTuple):
+    """Samples of one step. A feed with `draws` > 1 adds a leading axis to all three."""
+
+    x: Tensor
+    y: Tensor
+    mask: Tensor  # 1 for a real sample, 0 for padding
+
+
+class Cohort(NamedTuple):
+    """Whose messages the server merges."""
+
+    ids: Tensor
+    sizes: Tensor
+    population: int
+
+
+class Feed(NamedTuple):
+    """Which batches a phase sees (the fields are those of `config.Local`)."""
+
+    batch: int
+    amount: int
+    unit: Literal["batches", "epochs"] = "batches"
+    order: Literal["cyclic", "shuffled", "iid", "full"] = "cyclic"
+    draws: int = 1
+    split: Literal["train", "test"] = "train"
+
+
+class Phase(NamedTuple):
+    """Steps of one kind at a client."""
+
+    step: Callable[[Work, Batch, Key], Work]
+    feed: Feed | None = None  # None: the experiment's
+    length: Callable[[Work], Tensor] | None = None  # a number of steps that depends on the client's state
+
+
+class Visit(NamedTuple):
+    """What happens at one client: begin, steps, end. A fold, so that a single step can be lifted and compiled."""
+
+    begin: Callable[[Down, Client, Facts, Key], Work]
+    phases: tuple[Phase, ...]
+    end: Callable[[Work], Tree]
+
+
+class Method(NamedTuple):
+    """A federated method, built for one network and one configuration."""
+
+    init: Callable[[Key, int], Server]
+    join: Callable[[Server, Facts, Key], Client]
+    send: Callable[[Server, Tensor], Down]
+    train: Visit  # end gives (Client, Up, Info)
+    merge: Callable[[Server, Up, Cohort, Key], Server]
+    adapt: Visit  # end gives the personal models by name, `pm` first of all
+    common: Callable[[Server], Model] | None  # the global model; None where the method has none
+    predict: Callable[[Model, Tensor, Key], Tensor]  # probabilities [draw, sample, class]
+    traceable: bool = True  # False: cannot be vmapped, always the loop

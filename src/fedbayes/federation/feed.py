@@ -1,0 +1,73 @@
+"""Which samples a client sees at each step: positions into its own data, drawn on the host, padded under a mask."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fedbayes.federation.contract import Feed
+from fedbayes.federation.rng import generator
+
+
+def batches_per_epoch(feed: Feed, size: int) -> int:
+    """Batches that cover a client's data once; the last one may be short."""
+    return 1 if feed.order == "full" else -(-size // feed.batch)
+
+
+def steps_in(feed: Feed, size: int) -> int:
+    """Steps a client takes in one phase."""
+    if size == 0:
+        return 0
+    return feed.amount if feed.unit == "batches" else -(-feed.amount * batches_per_epoch(feed, size) // feed.draws)
+
+
+def width(feed: Feed, largest: int) -> int:
+    """Columns of a batch: its size, or for `full` the largest client."""
+    return largest if feed.order == "full" else min(feed.batch, largest)
+
+
+def positions(feed: Feed, size: int, steps: int, columns: int, seen: int, key: int) -> tuple[Tensor, Tensor]:
+    """Positions `[steps * draws, columns]` into a client's data, and the mask of real samples.
+
+    Args:
+        feed: order and batch size.
+        size: samples the client has.
+        steps: steps to take; each uses `feed.draws` batches.
+        columns: columns of a batch, see `width`.
+        seen: batches the client has taken in earlier rounds; only `cyclic` goes on from there.
+        key: names the client's stream of this round and phase.
+    """
+    wanted = steps * feed.draws
+    batch = min(feed.batch, columns)
+    if feed.order == "full":
+        return _pad(torch.arange(size).expand(wanted, size), columns)
+    if feed.order == "iid":
+        drawn = torch.randint(size, (wanted, batch), generator=generator(key))
+        return _pad(drawn, columns)
+    per_epoch = batches_per_epoch(feed, size)
+    if feed.order == "cyclic":
+        epoch, numbers = torch.arange(size), (torch.arange(wanted) + seen) % per_epoch
+        table, mask = _cut(epoch, per_epoch, batch, columns)
+        return table[numbers], mask[numbers]
+    stream = generator(key)
+    epochs = [
+        _cut(torch.randperm(size, generator=stream), per_epoch, batch, columns) for _ in range(-(-wanted // per_epoch))
+    ]
+    table = torch.cat([e[0] for e in epochs]) if epochs else torch.zeros(0, columns, dtype=torch.int64)
+    mask = torch.cat([e[1] for e in epochs]) if epochs else torch.zeros(0, columns)
+    return table[:wanted], mask[:wanted]
+
+
+def _cut(order: Tensor, pieces: int, batch: int, columns: int) -> tuple[Tensor, Tensor]:
+    """An epoch's order cut into batches; the short last one is padded."""
+    padded = torch.full((pieces * batch,), -1)
+    padded[: len(order)] = order
+    table, mask = _pad(padded.reshape(pieces, batch), columns)
+    return table.clamp_min(0), mask
+
+
+def _pad(table: Tensor, columns: int) -> tuple[Tensor, Tensor]:
+    """A table widened to `columns`, with mask 0 for padding (and for entries of -1)."""
+    wide = torch.full((table.shape[0], columns), -1)
+    wide[:, : table.shape[1]] = table
+    return wide.clamp_min(0), (wide >= 0).to(torch.float32)

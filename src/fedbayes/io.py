@@ -1,0 +1,89 @@
+"""Reading and writing the artefacts of a run: JSON, tidy tables, tensors.
+
+Whatever is written appears under its name whole or not at all: a temporary neighbour is written, flushed to disk and
+renamed. Two writers of the same file (a cluster may start a job twice) therefore leave one complete file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Columns of the two tables every run leaves, in order; ARCHITECTURE.md says what each holds.
+ROUNDS_COLUMNS = ("round", "model", "condition", "scope", "metric", "value")
+EVALUATION_COLUMNS = ("state", "round", "model", "condition", "client", "samples", "metric", "value")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place when the block ends well, and vanishes when it does not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        part.chmod(0o644)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text, whole or not at all."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON a person can read."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_rows(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write tidy rows as Parquet (without pandas: training jobs need not import it)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns: Mapping[str, list[Any]] = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    with replacing(path) as part:
+        pq.write_table(pa.table(columns), part)
+
+
+def write_state(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write named tensors as safetensors: no pickle, the same bytes for the same values."""
+    from safetensors.torch import save
+
+    # Cloned, because two names may hold one tensor (the best state may be the last) and the format refuses to share.
+    contiguous = {name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)}
+    with replacing(path) as part:
+        part.write_bytes(save(contiguous, dict(metadata) if metadata else None))
+
+
+def read_state(path: Path) -> dict[str, Tensor]:
+    """Read named tensors."""
+    from safetensors.torch import load
+
+    return load(path.read_bytes())
+
+
+def write_with(path: Path, writer: Callable[[Path], object]) -> None:
+    """Let `writer` fill a temporary path that then takes the name `path`."""
+    with replacing(path) as part:
+        writer(part)

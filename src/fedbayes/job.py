@@ -1,0 +1,33 @@
+"""What every job of the workflow does around its one call: a log file, and one sentence where a user can help."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedbayes.reading import ConfigError
+
+
+@contextmanager
+def job(log_file: str) -> Iterator[None]:
+    """Log into `log_file`; a `ConfigError` ends the job with its sentence, any other error with its traceback."""
+    Path(log_file).parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(
+        filename=log_file, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
+    )
+    try:
+        yield
+    except ConfigError as error:
+        logging.error("%s", error)
+        sys.exit(f"fedbayes: {error}")
+    except Exception:
+        logging.exception("the job failed")
+        raise
+
+
+def show(line: str) -> None:
+    """A line for the person who watches the terminal."""
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,28 @@
+"""What a network is: an initialiser and a forward pass that leaves its weighted layers open."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fedbayes.tensors import Layer, Params
+
+
+class Network(NamedTuple):
+    """A network for one input shape and one number of classes."""
+
+    init: Callable[[torch.Generator], Params]  # initial weights, float32
+    apply: Callable[[Layer, Tensor], Tensor]  # inputs [batch, ...] to logits [batch, class]
+    layers: tuple[str, ...]  # weighted layers, input side first; the last one is the head
+    kind: Literal["dense", "conv", "recurrent"]  # decides how clients are lifted on the CPU
+
+
+def uniform_linear(fan_in: int, fan_out: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Weight and bias from U(-1/sqrt(fan_in), 1/sqrt(fan_in)): the default of `torch.nn.Linear`."""
+    bound = 1.0 / math.sqrt(fan_in)
+    weight = torch.empty(fan_out, fan_in).uniform_(-bound, bound, generator=stream)
+    return weight, torch.empty(fan_out).uniform_(-bound, bound, generator=stream)

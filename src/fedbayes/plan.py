@@ -1,0 +1,445 @@
+"""From configuration to the list of runs: everything is decided, named and checked here, before any job starts.
+
+A *run* is one training job; its name is the digest of everything that changes its numbers, and of nothing else. A
+*cell* is one place of a paper's table (experiment, setting, method, preset, seed) at a scale; several cells may share a
+run. Planning reads YAML and the generated schema only: no torch, no data, no network.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fedbayes.codedigest import code_digest, engine_numerics
+from fedbayes.config import (
+    Config,
+    DatasetFacts,
+    Experiment,
+    Local,
+    MethodEntry,
+    MethodPresets,
+    Paper,
+    PaperScale,
+    Protocol,
+    ScaleChanges,
+    Setting,
+    Split,
+    Training,
+    split_name,
+)
+from fedbayes.reading import ConfigError, choice, complain, fill, parse, read_yaml
+
+# Kinds of keys a scale or a method entry may change, and the record that checks the result.
+SECTIONS: dict[str, type[Training] | type[Local] | type[Protocol]] = {
+    "training": Training,
+    "local": Local,
+    "protocol": Protocol,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training job, named by what changes its numbers."""
+
+    spec: dict[str, Any] = field(hash=False)
+
+    @cached_property
+    def id(self) -> str:
+        """12 hex digits of the sha256 of the canonical JSON of `spec`."""
+        return digest(self.spec)
+
+    @property
+    def dataset(self) -> str:
+        """Name of the dataset that really runs."""
+        return str(self.spec["dataset"])
+
+    @property
+    def method(self) -> str:
+        """File name of the method."""
+        return str(self.spec["method"]["name"])
+
+    @property
+    def folder(self) -> str:
+        """Where the run's artefacts are."""
+        return f"results/runs/{self.dataset}/{self.method}/{self.id}"
+
+    @property
+    def split(self) -> Split:
+        """The split specification as a record."""
+        return Split.model_validate(self.spec["split"])
+
+    @property
+    def split_stem(self) -> str:
+        """`<dataset>/<split>/seed<k>`: where the split's index arrays are, below its root."""
+        return f"{self.dataset}/{split_name(self.split)}/seed{self.spec['seed']}"
+
+    @property
+    def code(self) -> str:
+        """Digest of the code that makes this run's numbers (the engine by its NUMERICS)."""
+        own = code_digest(f"methods.{self.method}", f"models.{self.spec['network']['name']}")
+        return f"{own}-engine{engine_numerics()}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place of a paper's table at one scale and seed, and the run that fills it."""
+
+    paper: str
+    experiment: str
+    setting: str
+    variant: str
+    method: str
+    preset: str
+    scale: str
+    seed: int
+    run: Run = field(hash=False)
+    dataset_title: str = ""
+    stand_in_for: str = ""
+    reduction: str = ""
+    published_table: str = ""
+    published_dataset: str = ""
+    published_setting: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """The cell as a row of `results/<scale>/index/<paper>.csv`."""
+        flat = {k: v for k, v in self.__dict__.items() if k != "run"}
+        window = self.run.spec["protocol"]["window"]
+        return flat | {
+            "run": self.run.id,
+            "folder": self.run.folder,
+            "dataset": self.run.dataset,
+            "method_file": self.run.method,
+            "window_first": window[0],
+            "window_last": window[1],
+            "rounds": self.run.spec["training"]["rounds"],
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All cells of the chosen papers at the chosen scale."""
+
+    config: Config
+    papers: dict[str, Paper]
+    datasets: dict[str, DatasetFacts]
+    cells: tuple[Cell, ...]
+    committed_splits: dict[str, dict[str, str]]
+
+    @cached_property
+    def runs(self) -> dict[str, Run]:
+        """Runs by id, each once, in the order of the cells."""
+        return {cell.run.id: cell.run for cell in self.cells}
+
+    def cells_of(self, paper: str) -> list[Cell]:
+        """Cells of one paper."""
+        return [cell for cell in self.cells if cell.paper == paper]
+
+    def runs_of(self, paper: str) -> list[Run]:
+        """Runs that fill the cells of one paper, each once."""
+        return list({cell.run.id: cell.run for cell in self.cells_of(paper)}.values())
+
+    @property
+    def headers(self) -> dict[str, dict[str, str]]:
+        """Name, title, citation and address of each paper by its key."""
+        return {
+            key: paper.model_dump(include={"name", "title", "citation", "url"}) for key, paper in self.papers.items()
+        }
+
+    @cached_property
+    def splits(self) -> dict[str, Split]:
+        """Specification of every split file the runs need, by path."""
+        return {self.split_file(run): run.split for run in self.runs.values()}
+
+    def split_digest(self, run: Run) -> str:
+        """What a run's split hangs on: its committed bytes, or the code that makes a user's own."""
+        row = self.committed_splits.get(self.split_file(run))
+        return row["sha256"] if row else code_digest("data.partition")
+
+    def shown(self, paper: str, kind: str) -> list[str]:
+        """File names of the tables (`Table 1` -> `table1`) or figures a paper's experiments make."""
+        names = [name for experiment in self.papers[paper].experiments.values() for name in experiment.shows]
+        return [name.replace(" ", "").lower() for name in names if name.startswith(kind)]
+
+    def setting_titles(self, paper: str) -> dict[str, str]:
+        """Titles of a paper's settings by name."""
+        return {
+            key: setting.title
+            for experiment in self.papers[paper].experiments.values()
+            for key, setting in experiment.settings.items()
+        }
+
+    @cached_property
+    def tracking_batches(self) -> dict[str, list[Cell]]:
+        """Cells published to MLflow together: a whole paper at `smoke` (start-up would cost most), else one run."""
+        batches: dict[str, list[Cell]] = {}
+        for cell in self.cells:
+            name = f"runs-{cell.paper}" if self.config.scale == "smoke" else f"run-{cell.paper}-{cell.run.id}"
+            batches.setdefault(name, []).append(cell)
+        return batches
+
+    def split_file(self, run: Run) -> str:
+        """Committed splits live in `data/` under DVC, a user's own in `results/splits/`."""
+        listed = f"data/{run.split_stem}.npz"
+        return listed if listed in self.committed_splits else f"results/splits/{run.split_stem}.npz"
+
+
+def digest(spec: object) -> str:
+    """12 hex digits of the sha256 of canonical JSON."""
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def load_plan(config: dict[str, Any], root: Path) -> Plan:
+    """Check everything under `root/config` that `config` asks for and lay out all cells.
+
+    Args:
+        config: the mapping Snakemake made of `config/config.yaml`, `--configfile` and `--config`.
+        root: the folder that holds `config/`.
+    """
+    return _Planner(root, parse(Config, config, "config/config.yaml (or --config)")).plan()
+
+
+class _Planner:
+    """Reads the files once and resolves cell by cell; `load_plan` is its only user."""
+
+    def __init__(self, root: Path, config: Config) -> None:
+        self.root = root
+        self.config = config
+        self.schema = json.loads((root / "config/schema.json").read_text(encoding="utf-8"))
+        found = read_yaml(root / "config/datasets.yaml", "config/datasets.yaml")
+        self.datasets = {k: parse(DatasetFacts, v, "config/datasets.yaml", k) for k, v in found.items()}
+        self.presets: dict[str, MethodPresets] = {}
+
+    def plan(self) -> Plan:
+        papers = {name: self.paper(name) for name in self.config.papers}
+        cells = [cell for name, paper in papers.items() for cell in self.cells(name, paper)]
+        return Plan(self.config, papers, self.datasets, tuple(cells), read_committed_splits(self.root))
+
+    def paper(self, name: str) -> Paper:
+        known = sorted(file.stem for file in (self.root / "config/papers").glob("*.yaml"))
+        if name not in known:
+            raise complain("config/config.yaml (or --config)", "papers", "unknown paper: " + choice(name, known))
+        file = f"config/papers/{name}.yaml"
+        return parse(Paper, read_yaml(self.root / file, file), file)
+
+    def cells(self, name: str, paper: Paper) -> list[Cell]:
+        file = f"config/papers/{name}.yaml"
+        scale: ScaleChanges | PaperScale = getattr(paper.scales, self.config.scale)
+        self.check_only(file, paper, scale)
+        cells = []
+        for key, experiment in paper.experiments.items():
+            for setting_key, setting in experiment.settings.items():
+                for label, entry in experiment.methods.items():
+                    if not _runs_at(scale, key, setting_key, label):
+                        continue
+                    where = _Where(file, key, setting_key, label)
+                    for preset in entry.presets:
+                        cells += self.seeds(name, where, experiment, setting, entry, preset, scale)
+        if not cells:
+            raise complain(file, f"scales.{self.config.scale}.only", "leaves nothing to run")
+        return cells
+
+    def check_only(self, file: str, paper: Paper, scale: ScaleChanges | PaperScale) -> None:
+        """Names under `only` must exist: a typo must not silently run less."""
+        if isinstance(scale, PaperScale):
+            return
+        at = f"scales.{self.config.scale}.only"
+        for key, only in scale.only.items():
+            if key not in paper.experiments:
+                raise complain(file, at, "unknown experiment: " + choice(key, paper.experiments))
+            for part, known in (
+                ("settings", paper.experiments[key].settings),
+                ("methods", paper.experiments[key].methods),
+            ):
+                for item in getattr(only, part) or ():
+                    if item not in known:
+                        raise complain(file, f"{at}.{key}.{part}", "unknown name: " + choice(item, known))
+
+    def seeds(
+        self,
+        paper: str,
+        where: _Where,
+        experiment: Experiment,
+        setting: Setting,
+        entry: MethodEntry,
+        preset: str,
+        scale: ScaleChanges | PaperScale,
+    ) -> list[Cell]:
+        exact = self.spec(where, experiment, setting, entry, preset, ScaleChanges(seeds=(0,)))
+        actual = exact if isinstance(scale, PaperScale) else self.spec(where, experiment, setting, entry, preset, scale)
+        facts = self.datasets[actual["dataset"]]
+        return [
+            Cell(
+                paper=paper,
+                experiment=where.experiment,
+                setting=where.setting,
+                variant=setting.variant,
+                method=where.method,
+                preset=preset,
+                scale=self.config.scale,
+                seed=seed,
+                run=Run(actual | {"seed": seed}),
+                dataset_title=facts.title,
+                stand_in_for=self.datasets[facts.stand_in_for].title if facts.stand_in_for else "",
+                reduction=reduction(exact, actual),
+                published_table=experiment.published_table,
+                published_dataset=setting.published.dataset,
+                published_setting=setting.published.setting,
+            )
+            for seed in self.config.seeds or scale.seeds
+        ]
+
+    def spec(
+        self,
+        where: _Where,
+        experiment: Experiment,
+        setting: Setting,
+        entry: MethodEntry,
+        preset: str,
+        scale: ScaleChanges,
+    ) -> dict[str, Any]:
+        """Everything that changes the numbers of a cell but its seed, checked against the data's facts."""
+        dataset = self.dataset(where, setting, scale)
+        facts = self.datasets[dataset]
+        sections: dict[str, Any] = {
+            name: parse(
+                model,
+                getattr(experiment, name).model_dump() | getattr(entry, name, {}) | getattr(scale, name),
+                where.file,
+                f"{where} / {name}",
+            )
+            for name, model in SECTIONS.items()
+        }
+        split = parse(Split, setting.split.model_dump() | scale.split, where.file, f"{where} / split")
+        self.check_fit(where, split, dataset, facts, sections)
+        return {
+            "dataset": dataset,
+            "split": split.model_dump(mode="json"),
+            "network": self.network(where, experiment),
+            "preprocess": self.preprocess(where, experiment, facts),
+            "method": self.method(where, entry, preset),
+            **{name: section.model_dump(mode="json") for name, section in sections.items()},
+        }
+
+    def dataset(self, where: _Where, setting: Setting, scale: ScaleChanges) -> str:
+        """The dataset that really runs, by name: the paper's, or its embedded set where the scale says so."""
+        at = f"experiments.{where.experiment}.settings.{where.setting}.dataset"
+        if setting.dataset not in self.datasets:
+            raise complain(where.file, at, "unknown dataset: " + choice(setting.dataset, self.datasets))
+        if not scale.embedded_data:
+            return setting.dataset
+        embedded = self.datasets[setting.dataset].embedded
+        if embedded is None or embedded not in self.datasets:
+            raise complain("config/datasets.yaml", f"{setting.dataset}.embedded", "names no embedded set for smoke")
+        return embedded
+
+    def check_fit(
+        self, where: _Where, split: Split, dataset: str, facts: DatasetFacts, sections: dict[str, Any]
+    ) -> None:
+        """The split fits the data, the participation fits the split and the window fits the rounds."""
+        objection = split.objection(facts.per_class)
+        if objection:
+            raise complain(where.file, f"{where} / split", f"cannot be made from {dataset!r}: {objection}")
+        training, protocol = sections["training"], sections["protocol"]
+        if training.clients_per_round > split.clients:
+            raise complain(
+                where.file,
+                f"{where} / training.clients_per_round",
+                f"found {training.clients_per_round}; allowed: at most the {split.clients} clients of the split",
+            )
+        first, last = protocol.window
+        if not 0 <= first <= last <= training.rounds:
+            raise complain(
+                where.file,
+                f"{where} / protocol.window",
+                f"found [{first}, {last}]; allowed: 0 <= first <= last <= {training.rounds} (training.rounds)",
+            )
+
+    def network(self, where: _Where, experiment: Experiment) -> dict[str, Any]:
+        name, at = experiment.model.name, f"experiments.{where.experiment}.model"
+        known = self.schema["networks"]
+        if name not in known:
+            raise complain(where.file, f"{at}.name", "unknown network: " + choice(name, known))
+        own = {k: v for k, v in experiment.model.model_dump().items() if k != "name"}
+        return {"name": name} | fill(known[name], own, where.file, at)
+
+    def preprocess(self, where: _Where, experiment: Experiment, facts: DatasetFacts) -> dict[str, Any]:
+        channels = facts.shape[0]
+        for key in ("mean", "std"):
+            found = len(getattr(experiment.preprocess, key))
+            if found not in (1, channels):
+                at = f"experiments.{where.experiment}.preprocess.{key}"
+                raise complain(where.file, at, f"found {found} values; allowed: 1 or {channels}, one a channel")
+        return experiment.preprocess.model_dump(mode="json")
+
+    def method(self, where: _Where, entry: MethodEntry, preset: str) -> dict[str, Any]:
+        """The method's fields: the preset's values, changed by the entry's `set`."""
+        at = f"experiments.{where.experiment}.methods.{where.method}"
+        known = self.schema["methods"]
+        if entry.method not in known:
+            hint = ""
+            if (self.root / f"src/fedbayes/methods/{entry.method}.py").exists():
+                hint = " (its file exists: run 'make schema' to have it known)"
+            raise complain(where.file, f"{at}.method", "unknown method: " + choice(entry.method, known) + hint)
+        file = f"config/methods/{entry.method}.yaml"
+        if entry.method not in self.presets:
+            presets = parse(MethodPresets, read_yaml(self.root / file, file), file)
+            for name, values in presets.presets.items():
+                fill(known[entry.method], values, file, f"presets.{name}")
+            self.presets[entry.method] = presets
+        presets = self.presets[entry.method]
+        if preset not in presets.presets:
+            raise complain(where.file, f"{at}.presets", "unknown preset: " + choice(preset, presets.presets))
+        values = presets.presets[preset] | entry.set
+        return {"name": entry.method} | fill(known[entry.method], values, where.file, f"{at}.set")
+
+
+@dataclass(frozen=True)
+class _Where:
+    """The place in a paper's file a complaint is about."""
+
+    file: str
+    experiment: str
+    setting: str
+    method: str
+
+    def __str__(self) -> str:
+        return f"experiments.{self.experiment} / settings.{self.setting} / methods.{self.method}"
+
+
+def _runs_at(scale: ScaleChanges | PaperScale, experiment: str, setting: str, method: str) -> bool:
+    only = None if isinstance(scale, PaperScale) else scale.only.get(experiment)
+    if only is None:
+        return True
+    return (only.settings is None or setting in only.settings) and (only.methods is None or method in only.methods)
+
+
+def reduction(exact: dict[str, Any], actual: dict[str, Any]) -> str:
+    """What a scale changed, in words made from the two specifications: `rounds 20 (paper 800)`."""
+    changes = []
+    for section in ("split", "training", "local", "protocol"):
+        for key, value in exact[section].items():
+            if actual[section][key] != value:
+                changes.append(f"{key} {_plain(actual[section][key])} (paper {_plain(value)})")
+    return "; ".join(changes)
+
+
+def _plain(value: object) -> str:
+    return "-".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def read_committed_splits(root: Path) -> dict[str, dict[str, str]]:
+    """Rows of `config/splits.csv` by path: the splits `data.dvc` pins."""
+    file = root / "config/splits.csv"
+    if not file.exists():
+        return {}
+    with file.open(encoding="utf-8", newline="") as lines:
+        return {row["path"]: row for row in csv.DictReader(lines)}
+
+
+__all__ = ["Cell", "ConfigError", "Plan", "Run", "digest", "load_plan", "read_committed_splits", "reduction"]

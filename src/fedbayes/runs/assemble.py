@@ -1,0 +1,66 @@
+"""A run's specification, its data and its split as a federation ready to start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedbayes.config import Execution
+from fedbayes.data.fetch import load
+from fedbayes.data.splits import read_split
+from fedbayes.federation.cohort import choose_lift
+from fedbayes.federation.contract import Feed
+from fedbayes.federation.loop import Federation
+from fedbayes.federation.resident import Resident, normalise, shards
+from fedbayes.methods import load_method
+from fedbayes.models import load_network
+from fedbayes.reading import ConfigError
+
+
+def assemble(spec: dict[str, Any], dataset_folder: Path, split_file: Path, execution: Execution) -> Federation:
+    """The federation of a run on the device that `execution` asks for."""
+    device = choose_device(execution.device)
+    data = resident(spec, dataset_folder, split_file, device)
+    network = load_network(*_named(spec["network"]), tuple(data.inputs.shape[1:]), data.classes)
+    method = load_method(*_named(spec["method"]), network)
+    return Federation(
+        method=method,
+        data=data,
+        feed=Feed(**spec["local"]),
+        seed=spec["seed"],
+        clients_per_round=spec["training"]["clients_per_round"],
+        trains=spec["training"]["trains"],
+        lift=choose_lift(method, network.kind, device) if execution.lift == "auto" else execution.lift,
+        chunk=execution.chunk,
+    )
+
+
+def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, device: torch.device) -> Resident:
+    """The dataset on the device, with the rows of every client."""
+    dataset, (indices, manifest) = load(dataset_folder), read_split(split_file)
+    if manifest["dataset_sha256"] != dataset.manifest["sha256"]:
+        raise ConfigError(f"{split_file}: made for another version of the dataset {spec['dataset']!r}; make it again")
+    return Resident(
+        inputs=torch.tensor(dataset.images, device=device),
+        labels=torch.tensor(dataset.labels, device=device),
+        train=shards(indices.train, device),
+        test=shards(indices.test, device),
+        classes=len(dataset.manifest["per_class"]),
+        prepare=normalise(spec["preprocess"]["mean"], spec["preprocess"]["std"], torch.float32),
+    )
+
+
+def choose_device(asked: str) -> torch.device:
+    """The device asked for; `auto` takes a GPU where there is one."""
+    if asked != "auto":
+        return torch.device(asked)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def _named(choice: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """`{"name": "mlp", "hidden": [100]}` as the name and the other fields."""
+    return choice["name"], {key: value for key, value in choice.items() if key != "name"}

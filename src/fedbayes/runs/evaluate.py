@@ -1,0 +1,50 @@
+"""The evaluation job: every kept state of a run, every model the method has, every client, every metric."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedbayes.config import Execution
+from fedbayes.evaluation.evaluate import Predictions, predict_gm, predict_pm, scores
+from fedbayes.federation import trees
+from fedbayes.federation.loop import Federation, start
+from fedbayes.io import EVALUATION_COLUMNS, read_state, write_rows
+from fedbayes.plan import Run
+from fedbayes.runs.assemble import assemble
+
+
+def evaluate(
+    run: Run, state_file: Path, dataset_folder: Path, split_file: Path, target: Path, execution: Execution
+) -> None:
+    """Test the states a run kept and write `evaluation.parquet`, one row a client, model, state and metric."""
+    federation = assemble(run.spec, dataset_folder, split_file, execution)
+    rows: list[list[Any]] = []
+    for name, tensors in sorted(_states(read_state(state_file)).items()):
+        state = trees.rebuild(start(federation), tensors)
+        for model, predictions in (("pm", predict_pm(federation, state)), ("gm", predict_gm(federation, state))):
+            if predictions is not None:
+                rows += _rows(federation, name, int(state.round), model, predictions)
+    write_rows(target, EVALUATION_COLUMNS, rows)
+
+
+def _states(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """`last`, `best-pm`, `best-gm`: each with its own tensors."""
+    states: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        state, key = name.split("/", 1)
+        states.setdefault(state, {})[key] = tensor
+    return states
+
+
+def _rows(federation: Federation, state: str, round_: int, model: str, predictions: Predictions) -> list[list[Any]]:
+    """Pooled values under client -1, then each client's own."""
+    sizes = federation.data.test.sizes.tolist()
+    rows: list[list[Any]] = []
+    for metric, score in scores(predictions, federation.data.population).items():
+        rows.append([state, round_, model, "clean", -1, sum(sizes), metric, score.pooled])
+        for client, value in enumerate(score.clients):
+            rows.append([state, round_, model, "clean", client, sizes[client], metric, value])
+    return rows

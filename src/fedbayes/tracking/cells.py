@@ -1,0 +1,134 @@
+"""The comparison with the paper as metrics and tags of the parent runs; tables and figures as a run of their own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mlflow.entities import Run
+
+from fedbayes.reading import complain
+from fedbayes.tracking.seed import metric_name
+from fedbayes.tracking.store import CELL, DIGEST, NOTE, RUN, Entry, PaperInfo, Shelf, digest_of, stands
+
+SUMMARY = "fedbayes.summary"  # digest of the comparison a parent shows
+
+# Columns of the reproduction file that are read here; `compare` writes more.
+COLUMNS = ["status", "experiment", "our_setting", "method", "preset", "scale", "model", "our_metric", "scope"]
+COLUMNS += ["ours", "std", "ours_last", "published", "published_std", "difference", "verdict", "why_no_verdict"]
+COLUMNS += ["seeds", "runs"]
+
+
+def publish_cells(
+    uri: str, paper: PaperInfo, reproduction_csv: Path, figures: Sequence[Path], tables: Sequence[Path]
+) -> None:
+    """Show the comparison on the parents of the paper's runs, and its tables and figures as `report @ <scale>`.
+
+    Args:
+        uri: the store, as `MLFLOW_TRACKING_URI` has it.
+        paper: the paper the comparison is of; its runs must have been published.
+        reproduction_csv: `results/<scale>/reproduction/<paper>.csv`.
+        figures: files to show under `figures/`.
+        tables: files to show under `tables/`.
+    """
+    shelf = Shelf(uri, paper)
+    compared = [row for row in read_reproduction(reproduction_csv) if row["status"] == "run"]
+    for scale in sorted({row["scale"] for row in compared}):
+        published = shelf.runs("scale", scale)
+        families: dict[str, list[dict[str, str]]] = {}
+        for row in compared:
+            if row["scale"] == scale:
+                families.setdefault(_cell_of(row, published, reproduction_csv), []).append(row)
+        for cell_id, rows in families.items():
+            _publish_summary(shelf, [run for run in published if run.data.tags[CELL] == cell_id], rows)
+        end = max(run.info.end_time for run in published if run.data.tags[CELL] in families)
+        artifacts = [(reproduction_csv, None), *((f, "figures") for f in figures), *((t, "tables") for t in tables)]
+        _publish_report(shelf, paper, scale, end, artifacts)
+
+
+def read_reproduction(file: Path) -> list[dict[str, str]]:
+    """The rows of a reproduction file, as text."""
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = csv.DictReader(lines)
+        missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
+        if missing:
+            raise complain(str(file), "header", f"the column {missing[0]!r} is missing")
+        return list(rows)
+
+
+def _cell_of(row: Mapping[str, str], published: Sequence[Run], file: Path) -> str:
+    """The identity of the cell that the runs of a row fill."""
+    wanted = {"experiment": row["experiment"], "setting": row["our_setting"]}
+    wanted |= {"method": row["method"], "preset": row["preset"]}
+    for run in published:
+        tags = run.data.tags
+        if tags.get(RUN, "").split("/")[0] in row["runs"].split() and wanted.items() <= tags.items():
+            return str(tags[CELL])
+    where = " / ".join(wanted.values())
+    raise complain(str(file), where, f"found the runs {row['runs']}, which are not in the MLflow store: publish them")
+
+
+def _publish_summary(shelf: Shelf, family: Sequence[Run], rows: Sequence[Mapping[str, str]]) -> None:
+    """Mean, spread, printed number, difference and verdict of one cell, on the parent of its seeds."""
+    parent = next(run for run in family if RUN not in run.data.tags)
+    digest = digest_of(json.dumps([parent.info.end_time, rows], sort_keys=True), [])
+    run, shown = parent.info.run_id, parent.data.tags.get(SUMMARY)
+    if shown not in (None, digest):  # a second value of a metric would stand beside the first
+        run, shown = shelf.put(_without_summary(parent), parent), None
+    shelf.adopt(run, [child for child in family if child is not parent])
+    if shown is None:
+        metrics = {name: value for row in rows for name, value in _metrics(row).items() if not math.isnan(value)}
+        tags = {"seeds": rows[0]["seeds"], "verdict": _verdict(rows), SUMMARY: digest}
+        shelf.add(run, metrics, tags, parent.info.end_time)
+
+
+def _without_summary(parent: Run) -> Entry:
+    """The parent as `publish_runs` left it."""
+    tags = {key: tag for key, tag in parent.data.tags.items() if key not in (DIGEST, SUMMARY, "seeds", "verdict")}
+    digest, info = parent.data.tags[DIGEST], parent.info
+    return Entry(info.run_name, digest, tags, parent.data.params, info.start_time, info.end_time, info.status)
+
+
+def _name(row: Mapping[str, str]) -> str:
+    return metric_name(row["model"], "clean", row["our_metric"], row["scope"])
+
+
+def _metrics(row: Mapping[str, str]) -> dict[str, float]:
+    """One comparison; `best/` and `final/` mean what they mean on the children, so that columns agree."""
+    name = _name(row)
+    texts = {
+        f"best/{name}": row["ours"],
+        f"best/{name}/std": row["std"],
+        f"final/{name}": row["ours_last"],
+        f"published/{name}": row["published"],
+        f"published/{name}/std": row["published_std"],
+        f"difference/{name}": row["difference"],
+    }
+    return {key: float(text) if text else math.nan for key, text in texts.items()}
+
+
+def _verdict(rows: Sequence[Mapping[str, str]]) -> str:
+    """The verdict, or why there is none; for each metric apart where they differ."""
+    verdicts = {_name(row): row["verdict"] or f"none ({row['why_no_verdict']})" for row in rows}
+    if len(set(verdicts.values())) == 1:
+        return next(iter(verdicts.values()))
+    return "; ".join(f"{name}: {verdict}" for name, verdict in verdicts.items())
+
+
+def _publish_report(
+    shelf: Shelf, paper: PaperInfo, scale: str, end: int, artifacts: Sequence[tuple[Path, str | None]]
+) -> None:
+    """The run that holds the comparison, tables and figures; dated like the last run they show."""
+    identity = f"report {scale}"
+    places = [[file.name, folder] for file, folder in artifacts]
+    digest = digest_of(json.dumps([identity, end, places]), [file for file, _ in artifacts])
+    old = next(iter(shelf.runs(CELL, identity)), None)
+    if stands(old, digest):
+        return
+    note = f"Tables and figures of *{paper.title}* at scale `{scale}`, ours beside the printed numbers: see Artifacts."
+    tags = {CELL: identity, NOTE: note, "paper": paper.key, "scale": scale, "mlflow.source.name": "snakemake"}
+    entry = Entry(f"report @ {scale}", digest, tags, {}, end, end, artifacts=artifacts)
+    shelf.put(entry, old)

@@ -1,0 +1,57 @@
+"""Batches: what a plain loader would have given."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fedbayes.federation.contract import Feed
+from fedbayes.federation.feed import positions, steps_in, width
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def real(places: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
+    """Batches without their padding."""
+    return [row[m > 0].tolist() for row, m in zip(places, mask, strict=True)]
+
+
+def test_cyclic_goes_on_across_rounds_like_an_unshuffled_loader() -> None:
+    loader = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    feed = Feed(batch=4, amount=5)
+    first = real(*positions(feed, 10, 5, 4, seen=0, key=1))
+    second = real(*positions(feed, 10, 5, 4, seen=5, key=2))
+    assert first + second == [loader[i % 3] for i in range(10)]
+
+
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(1, 3), st.integers(0, 1000))
+def test_shuffled_epochs_cover_the_data_exactly(size: int, batch: int, epochs: int, key: int) -> None:
+    feed = Feed(batch, epochs, "epochs", "shuffled")
+    steps, columns = steps_in(feed, size), width(feed, 40)
+    batches = real(*positions(feed, size, steps, columns, 0, key))
+    per_epoch = steps // epochs
+    for epoch in range(epochs):
+        seen = sum(batches[epoch * per_epoch : (epoch + 1) * per_epoch], [])
+        assert sorted(seen) == list(range(size))
+
+
+@given(
+    st.integers(1, 30), st.integers(1, 12), st.sampled_from(["cyclic", "shuffled", "iid", "full"]), st.integers(1, 3)
+)
+def test_positions_stay_inside_and_depend_on_the_key_alone(size: int, batch: int, order: str, draws: int) -> None:
+    feed = Feed(batch, 4, "batches", order, draws)  # type: ignore[arg-type]
+    columns = width(feed, 40)
+    places, mask = positions(feed, size, 4, columns, 3, 17)
+    again, _ = positions(feed, size, 4, columns, 3, 17)
+    assert places.shape == mask.shape == (4 * draws, columns)
+    assert torch.equal(places, again) and int(places.max()) < size and int(mask.sum(1).min()) >= 1
+
+
+def test_a_client_smaller_than_a_batch_gives_all_it_has() -> None:
+    for order in ("cyclic", "shuffled", "full"):
+        feed = Feed(batch=8, amount=1, order=order)  # type: ignore[arg-type]
+        assert sorted(real(*positions(feed, 3, 1, 8, 0, 0))[0]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("draws", "expected"), [(1, 6), (2, 3), (4, 2)])
+def test_an_epoch_is_shared_by_the_draws_of_a_step(draws: int, expected: int) -> None:
+    assert steps_in(Feed(batch=4, amount=2, unit="epochs", draws=draws), size=10) == expected

@@ -1,0 +1,66 @@
+"""A federation small enough to follow by hand: unequal clients, a tiny perceptron, float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from fedbayes.federation.cohort import Lift
+from fedbayes.federation.contract import Feed
+from fedbayes.federation.loop import Federation
+from fedbayes.federation.resident import Resident, shards
+from fedbayes.methods import load_method
+from fedbayes.models import load_network
+from fedbayes.models.network import Network
+
+SIZES = (7, 12, 4)
+CLASSES = 3
+FEDAVG = {"lr": 0.1, "momentum": 0.0, "weighting": "samples"}
+
+
+def network(dtype: torch.dtype = torch.float64) -> Network:
+    """2-5-3 perceptron whose initial weights have the given type."""
+    net = load_network("mlp", {"hidden": (5,)}, (1, 1, 2), CLASSES)
+    return net._replace(init=lambda stream: {name: w.to(dtype) for name, w in net.init(stream).items()})
+
+
+def resident(sizes: tuple[int, ...] = SIZES, dtype: torch.dtype = torch.float64, seed: int = 0) -> Resident:
+    """Random points whose class shifts their mean; client i holds `sizes[i]` of them and tests on five others."""
+    stream = np.random.default_rng(seed)
+    total, tests = sum(sizes), 5 * len(sizes)
+    labels = stream.integers(CLASSES, size=total + tests)
+    inputs = stream.normal(size=(total + tests, 1, 1, 2)) + labels[:, None, None, None]
+    ends = np.cumsum([0, *sizes])
+    train = [np.arange(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    test = [total + np.arange(5 * i, 5 * i + 5) for i in range(len(sizes))]
+    device = torch.device("cpu")
+    return Resident(
+        torch.tensor(inputs, dtype=dtype), torch.tensor(labels), shards(train, device), shards(test, device),
+        CLASSES, lambda x: x,
+    )  # fmt: skip
+
+
+def federation(
+    method: str = "fedavg",
+    fields: dict[str, Any] = FEDAVG,
+    sizes: tuple[int, ...] = SIZES,
+    dtype: torch.dtype = torch.float64,
+    feed: Feed | None = None,
+    lift: Lift = "vmap",
+    chunk: int | None = None,
+    seed: int = 0,
+    clients_per_round: int | None = None,
+    trains: Any = "selected",
+) -> Federation:
+    """A toy federation with whatever a test wants different."""
+    return Federation(
+        method=load_method(method, fields, network(dtype)),
+        data=resident(sizes, dtype),
+        feed=feed or Feed(batch=4, amount=3),
+        seed=seed,
+        clients_per_round=clients_per_round or len(sizes),
+        trains=trains,
+        lift=lift,
+        chunk=chunk,
+    )

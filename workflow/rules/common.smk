@@ -1,0 +1,74 @@
+# The plan, wildcard constraints and input functions. What grows beyond that belongs to fedbayes.plan, where it is tested.
+import sys
+
+from fedbayes.codedigest import code_digest
+from fedbayes.plan import ConfigError, load_plan
+from fedbayes.tracking_uri import store_name, tracking_uri
+
+try:
+    PLAN = load_plan(config, ROOT)
+except ConfigError as error:
+    # One sentence for the user; a traceback would hide it.
+    sys.exit(f"fedbayes: {error}")
+
+SCALE = PLAN.config.scale
+URI = tracking_uri()
+STORE = store_name(URI)
+RECEIPTS = f"results/tracking/{STORE}"
+
+
+wildcard_constraints:
+    dataset="|".join(PLAN.datasets),
+    method="[a-z0-9_]+",
+    run="[0-9a-f]{12}",
+    root="data|results/splits",
+    split="[A-Za-z0-9_.-]+",
+    seed=r"\d+",
+    scale="smoke|reduced|paper",
+    paper="|".join(PLAN.papers),
+    table=r"table[a-z0-9]+",
+    figure=r"figure[a-z0-9]+",
+    batch="[0-9a-z-]+",
+
+
+def split_of(wildcards):
+    """The specification of a split file."""
+    return PLAN.splits[f"{wildcards.root}/{wildcards.dataset}/{wildcards.split}/seed{wildcards.seed}.npz"]
+
+
+def run_of(wildcards):
+    """The run a path belongs to."""
+    return PLAN.runs[wildcards.run]
+
+
+def artefacts(paper, name):
+    """A file of every run of a paper."""
+    return [f"{run.folder}/{name}" for run in PLAN.runs_of(paper)]
+
+
+def shown(kind, pattern, papers=tuple(PLAN.papers)):
+    """The files of every table or figure of the given papers."""
+    return [
+        str(pattern).format(scale=SCALE, paper=paper, **{kind.lower(): name})
+        for paper in papers
+        for name in PLAN.shown(paper, kind)
+    ]
+
+
+def paper_info(paper):
+    """What MLflow shows of a paper."""
+    header = PLAN.headers[paper]
+    return {"key": paper, "title": header["title"], "citation": header["citation"], "url": header["url"]}
+
+
+def tracking_receipts():
+    """What proves that every run and every paper's means have been published."""
+    runs = [f"{RECEIPTS}/{SCALE}/{batch}.json" for batch in PLAN.tracking_batches]
+    return runs + [f"{RECEIPTS}/{SCALE}/means-{paper}.json" for paper in PLAN.papers]
+
+
+def closing_words():
+    """What a finished reproduction says: its table and where the report is."""
+    page = Path("results") / SCALE / "report.html"
+    summary = page.with_name("summary.txt")
+    return f"{summary.read_text()}\nReport: {page}" if page.exists() and summary.exists() else ""

@@ -1,0 +1,46 @@
+# Raw data and client splits.
+localrules:
+    fetch,
+    partition,
+
+
+rule fetch:
+    """Read a dataset from the user's folder, the package that ships it, or its download; check it; keep its arrays."""
+    output:
+        images="resources/{dataset}/images.npy",
+        labels="resources/{dataset}/labels.npy",
+        manifest="resources/{dataset}/manifest.json",
+    log:
+        "logs/fetch/{dataset}.log",
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        facts=lambda wildcards: PLAN.datasets[wildcards.dataset].model_dump(),
+    message:
+        "fetch {wildcards.dataset}"
+    script:
+        "../scripts/fetch.py"
+
+
+rule partition:
+    """Give each client its samples, and compare the file with the committed list of splits."""
+    input:
+        images=ancient(rules.fetch.output.images),
+        labels=ancient(rules.fetch.output.labels),
+        manifest=ancient(rules.fetch.output.manifest),
+    output:
+        split="{root}/{dataset}/{split}/seed{seed}.npz",
+    log:
+        "logs/partition/{root}/{dataset}/{split}/seed{seed}.log",
+    resources:
+        mem_mb=2000,
+        runtime=10,
+    params:
+        split=lambda wildcards: split_of(wildcards).model_dump(),
+        committed=lambda wildcards, output: PLAN.committed_splits.get(output.split),
+        code=code_digest("data.partition"),
+    message:
+        "partition {wildcards.dataset} by {wildcards.split}, seed {wildcards.seed}"
+    script:
+        "../scripts/partition.py"

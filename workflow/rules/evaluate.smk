@@ -1,0 +1,26 @@
+# Everything measured after training, so that a new metric never retrains.
+rule evaluate:
+    """Test every state a run kept: each model, client and metric."""
+    input:
+        state=rules.train.output.state,
+        images=ancient(rules.fetch.output.images),
+        labels=ancient(rules.fetch.output.labels),
+        manifest=ancient(rules.fetch.output.manifest),
+        split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
+    output:
+        evaluation="results/runs/{dataset}/{method}/{run}/evaluation.parquet",
+    log:
+        "logs/evaluate/{dataset}/{method}/{run}.log",
+    benchmark:
+        "benchmarks/evaluate/{dataset}/{method}/{run}.tsv"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        spec=lambda wildcards: run_of(wildcards).spec,
+        code=lambda wildcards: f"{run_of(wildcards).code}-{code_digest('evaluation.evaluate')}",
+    message:
+        "evaluate {wildcards.method} on {wildcards.dataset}, run {wildcards.run}"
+    script:
+        "../scripts/evaluate.py"

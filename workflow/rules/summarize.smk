@@ -1,0 +1,151 @@
+# From the runs' tidy tables to what a reader sees.
+localrules:
+    index,
+    summarize,
+    compare,
+    tables,
+    figures,
+    report,
+
+
+rule index:
+    """Which run fills which cell of which table, for people and for the rules below."""
+    output:
+        index="results/{scale}/index/{paper}.csv",
+    log:
+        "logs/index/{scale}/{paper}.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        cells=lambda wildcards: [cell.row() for cell in PLAN.cells_of(wildcards.paper)],
+    message:
+        "index the cells of {wildcards.paper} at scale {wildcards.scale}"
+    script:
+        "../scripts/index.py"
+
+
+rule summarize:
+    """Mean, spread and interval over seeds for every cell, model, metric and selection."""
+    input:
+        index=rules.index.output.index,
+        rounds=lambda wildcards: artefacts(wildcards.paper, "rounds.parquet"),
+        evaluations=lambda wildcards: artefacts(wildcards.paper, "evaluation.parquet"),
+    output:
+        summary="results/{scale}/summary/{paper}.parquet",
+    log:
+        "logs/summarize/{scale}/{paper}.log",
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        code=code_digest("analysis.summarize"),
+    message:
+        "summarize {wildcards.paper} at scale {wildcards.scale}"
+    script:
+        "../scripts/summarize.py"
+
+
+rule compare:
+    """Every printed number of the paper beside ours, with difference and verdict."""
+    input:
+        summary=rules.summarize.output.summary,
+        index=rules.index.output.index,
+        published=ROOT / "config" / "published.csv",
+    output:
+        reproduction=report(
+            "results/{scale}/reproduction/{paper}.csv",
+            caption="../report/reproduction.rst",
+            category="{paper}",
+            labels={"what": "all printed numbers", "scale": "{scale}"},
+        ),
+    log:
+        "logs/compare/{scale}/{paper}.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        name=lambda wildcards: PLAN.papers[wildcards.paper].name,
+        code=code_digest("analysis.compare"),
+    message:
+        "compare {wildcards.paper} with its printed numbers"
+    script:
+        "../scripts/compare.py"
+
+
+rule tables:
+    """One table in the paper's own shape, ours beside theirs."""
+    input:
+        reproduction=rules.compare.output.reproduction,
+    output:
+        html=report(
+            "results/{scale}/tables/{paper}/{table}.html",
+            caption="../report/table.rst",
+            category="{paper}",
+            labels={"what": "{table}", "scale": "{scale}"},
+        ),
+        tex="results/{scale}/tables/{paper}/{table}.tex",
+        csv="results/{scale}/tables/{paper}/{table}.csv",
+    log:
+        "logs/tables/{scale}/{paper}/{table}.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        code=code_digest("analysis.tables", "analysis.templates"),
+    message:
+        "{wildcards.table} of {wildcards.paper}"
+    script:
+        "../scripts/tables.py"
+
+
+rule figures:
+    """One figure in the paper's own shape."""
+    input:
+        index=rules.index.output.index,
+        rounds=lambda wildcards: artefacts(wildcards.paper, "rounds.parquet"),
+    output:
+        svg=report(
+            "results/{scale}/figures/{paper}/{figure}.svg",
+            caption="../report/figure.rst",
+            category="{paper}",
+            labels={"what": "{figure}", "scale": "{scale}"},
+        ),
+        png="results/{scale}/figures/{paper}/{figure}.png",
+    log:
+        "logs/figures/{scale}/{paper}/{figure}.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        titles=lambda wildcards: PLAN.setting_titles(wildcards.paper),
+        code=code_digest("analysis.figures"),
+    message:
+        "{wildcards.figure} of {wildcards.paper}"
+    script:
+        "../scripts/figures.py"
+
+
+rule report:
+    """One page that stands alone: tables, figures, verdicts, and where each number comes from."""
+    input:
+        reproductions=expand(rules.compare.output.reproduction, scale="{scale}", paper=list(PLAN.papers)),
+        indices=expand(rules.index.output.index, scale="{scale}", paper=list(PLAN.papers)),
+        tables=shown("Table", rules.tables.output.html),
+        figures=shown("Figure", rules.figures.output.svg),
+        records=[f"{run.folder}/run.json" for run in PLAN.runs.values()],
+    output:
+        html="results/{scale}/report.html",
+        text="results/{scale}/summary.txt",
+    log:
+        "logs/report/{scale}.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        papers=PLAN.headers,
+        code=code_digest("analysis.report", "analysis.terminal", "analysis.templates"),
+    message:
+        "report at scale {wildcards.scale}"
+    script:
+        "../scripts/report.py"

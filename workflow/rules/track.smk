@@ -1,0 +1,85 @@
+# MLflow is a view of the files under results/: one writer, rebuilt at any time.
+localrules:
+    store,
+    track,
+    track_means,
+
+
+rule store:
+    """Make the MLflow store ready. Deleting mlflow.db makes this rule run again, and everything is published anew."""
+    output:
+        # `update`: a forced re-run must never delete a store that may hold other people's runs.
+        database=update("mlflow.db") if STORE == "local" else [],
+        stamp=f"{RECEIPTS}/store.json",
+    log:
+        "logs/store.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+        mlflow=1,
+    params:
+        uri=URI,
+    message:
+        "open the MLflow store {params.uri}"
+    script:
+        "../scripts/store.py"
+
+
+rule track:
+    """Publish finished runs to MLflow, as soon as they are finished."""
+    input:
+        stamp=rules.store.output.stamp,
+        runs=lambda wildcards: [
+            f"{cell.run.folder}/{name}"
+            for cell in PLAN.tracking_batches[wildcards.batch]
+            for name in ("run.json", "rounds.parquet", "evaluation.parquet")
+        ],
+    output:
+        receipt=f"{RECEIPTS}/{{scale}}/{{batch}}.json",
+    log:
+        "logs/track/{scale}/{batch}.log",
+    wildcard_constraints:
+        batch="runs?-.+",
+    resources:
+        mem_mb=1000,
+        runtime=30,
+        mlflow=1,
+    params:
+        uri=URI,
+        cells=lambda wildcards: [cell.row() for cell in PLAN.tracking_batches[wildcards.batch]],
+        paper=lambda wildcards: paper_info(PLAN.tracking_batches[wildcards.batch][0].paper),
+        code=code_digest("tracking"),
+    message:
+        "publish {wildcards.batch} to MLflow"
+    script:
+        "../scripts/track.py"
+
+
+rule track_means:
+    """Publish means, printed numbers, verdicts, tables and figures of a paper to MLflow."""
+    input:
+        stamp=rules.store.output.stamp,
+        runs=lambda wildcards: [
+            f"{RECEIPTS}/{SCALE}/{batch}.json"
+            for batch, cells in PLAN.tracking_batches.items()
+            if cells[0].paper == wildcards.paper
+        ],
+        reproduction=rules.compare.output.reproduction,
+        tables=lambda wildcards: shown("Table", rules.tables.output.html, [wildcards.paper]),
+        figures=lambda wildcards: shown("Figure", rules.figures.output.png, [wildcards.paper]),
+    output:
+        receipt=f"{RECEIPTS}/{{scale}}/means-{{paper}}.json",
+    log:
+        "logs/track/{scale}/means-{paper}.log",
+    resources:
+        mem_mb=1000,
+        runtime=30,
+        mlflow=1,
+    params:
+        uri=URI,
+        paper=lambda wildcards: paper_info(wildcards.paper),
+        code=code_digest("tracking"),
+    message:
+        "publish the means of {wildcards.paper} to MLflow"
+    script:
+        "../scripts/track_means.py"

@@ -1,0 +1,28 @@
+# One training job for each run.
+rule train:
+    """Train one run, named by the digest of all that changes its numbers."""
+    input:
+        images=ancient(rules.fetch.output.images),
+        labels=ancient(rules.fetch.output.labels),
+        manifest=ancient(rules.fetch.output.manifest),
+        split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
+    output:
+        state="results/runs/{dataset}/{method}/{run}/state.safetensors",
+        rounds="results/runs/{dataset}/{method}/{run}/rounds.parquet",
+        record="results/runs/{dataset}/{method}/{run}/run.json",
+    log:
+        "logs/train/{dataset}/{method}/{run}.log",
+    benchmark:
+        "benchmarks/train/{dataset}/{method}/{run}.tsv"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
+    params:
+        spec=lambda wildcards: run_of(wildcards).spec,
+        code=lambda wildcards: run_of(wildcards).code,
+        split=lambda wildcards: PLAN.split_digest(run_of(wildcards)),
+    message:
+        "train {wildcards.method} on {wildcards.dataset}, run {wildcards.run}"
+    script:
+        "../scripts/train.py"

@@ -1,0 +1,22 @@
+"""Rule evaluate: the states a run kept."""
+
+from pathlib import Path
+
+import torch
+
+from fedbayes.config import Execution
+from fedbayes.job import job
+from fedbayes.plan import Run
+from fedbayes.runs.evaluate import evaluate
+
+torch.set_num_threads(snakemake.threads)
+
+with job(snakemake.log[0]):
+    evaluate(
+        run=Run(snakemake.params.spec),
+        state_file=Path(snakemake.input.state),
+        dataset_folder=Path(snakemake.input.manifest).parent,
+        split_file=Path(snakemake.input.split),
+        target=Path(snakemake.output.evaluation),
+        execution=Execution.model_validate(snakemake.config["execution"]),
+    )

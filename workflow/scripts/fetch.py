@@ -1,0 +1,16 @@
+"""Rule fetch: a dataset's arrays and manifest."""
+
+from pathlib import Path
+
+from fedbayes.config import DatasetFacts
+from fedbayes.data.fetch import fetch
+from fedbayes.data.sources import data_root
+from fedbayes.job import job
+
+with job(snakemake.log[0]):
+    fetch(
+        snakemake.wildcards.dataset,
+        DatasetFacts.model_validate(snakemake.params.facts),
+        Path(snakemake.output.manifest).parent,
+        data_root(snakemake.config["execution"]["data_root"]),
+    )

@@ -1,0 +1,16 @@
+"""Rule partition: the samples of each client."""
+
+from pathlib import Path
+
+from fedbayes.config import Split
+from fedbayes.data.splits import make_split
+from fedbayes.job import job
+
+with job(snakemake.log[0]):
+    make_split(
+        Path(snakemake.input.manifest).parent,
+        Split.model_validate(snakemake.params.split),
+        int(snakemake.wildcards.seed),
+        Path(snakemake.output.split),
+        snakemake.params.committed,
+    )

@@ -1,0 +1,23 @@
+"""Rule train: one run."""
+
+from pathlib import Path
+
+import torch
+
+from fedbayes.config import Execution
+from fedbayes.job import job, show
+from fedbayes.plan import Run
+from fedbayes.runs.train import train
+
+torch.set_num_threads(snakemake.threads)
+
+with job(snakemake.log[0]):
+    train(
+        run=Run(snakemake.params.spec),
+        code=snakemake.params.code,
+        dataset_folder=Path(snakemake.input.manifest).parent,
+        split_file=Path(snakemake.input.split),
+        target=Path(snakemake.output.state).parent,
+        execution=Execution.model_validate(snakemake.config["execution"]),
+        show=show,
+    )
