@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import toy
 import torch
+
+import toy
 from fedbayes.federation.loop import Federation
 
 

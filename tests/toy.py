@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+
 from fedbayes.federation.cohort import Lift
 from fedbayes.federation.contract import Feed
-from fedbayes.federation.loop import Federation
+from fedbayes.federation.loop import Federation, State, rounds, start
 from fedbayes.federation.resident import Resident, shards
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
@@ -32,7 +34,7 @@ def resident(sizes: tuple[int, ...] = SIZES, dtype: torch.dtype = torch.float64,
     labels = stream.integers(CLASSES, size=total + tests)
     inputs = stream.normal(size=(total + tests, 1, 1, 2)) + labels[:, None, None, None]
     ends = np.cumsum([0, *sizes])
-    train = [np.arange(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    train = [np.arange(a, b) for a, b in pairwise(ends)]
     test = [total + np.arange(5 * i, 5 * i + 5) for i in range(len(sizes))]
     device = torch.device("cpu")
     return Resident(
@@ -64,3 +66,8 @@ def federation(
         lift=lift,
         chunk=chunk,
     )
+
+
+def after(federation: Federation, count: int, state: State | None = None) -> State:
+    """The state after `count` rounds, from the start or from a given state."""
+    return [new for new, _ in rounds(federation, state or start(federation), count)][-1]

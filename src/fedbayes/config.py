@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 Scale = Literal["smoke", "reduced", "paper"]
 ModelKind = Literal["pm", "gm"]
@@ -207,7 +207,7 @@ class Only(Record):
 class ScaleChanges(Record):
     """What a reduced scale changes. Every change shows up in the tables' `reduction` column by itself."""
 
-    seeds: tuple[int, ...] = Field(strict=False, min_length=1)
+    seeds: tuple[NonNegativeInt, ...] = Field(strict=False, min_length=1)
     embedded_data: bool = Field(
         default=False, description="Run the embedded set of each dataset instead of the dataset."
     )
@@ -221,7 +221,7 @@ class ScaleChanges(Record):
 class PaperScale(Record):
     """Scale `paper` changes nothing: it may only say which seeds to run."""
 
-    seeds: tuple[int, ...] = Field(strict=False, min_length=1)
+    seeds: tuple[NonNegativeInt, ...] = Field(strict=False, min_length=1)
 
 
 class Scales(Record):
@@ -264,12 +264,15 @@ class MethodPresets(Record):
 class Execution(Record):
     """Where and how jobs run. Nothing here changes a number or a run's name."""
 
+    # Not strict: Snakemake hands over values of --config as text.
+    model_config = ConfigDict(strict=False)
+
     device: str = Field("cpu", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
     data_root: str | None = Field(
         None, description="Folder in torchvision's layout; the variable FEDBAYES_DATA is used where this is empty."
     )
     checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
-        60.0, strict=False, description="Least time between two checkpoints of a run; 0 writes one every round."
+        60.0, description="Least time between two checkpoints of a run; 0 writes one every round."
     )
     lift: Literal["auto", "vmap", "loop"] = Field("auto", description="How clients are lifted over a batch axis.")
     chunk: PositiveInt | None = Field(None, description="Clients in memory at once; empty means all.")
@@ -278,7 +281,9 @@ class Execution(Record):
 class Config(Record):
     """`config/config.yaml`: what to run."""
 
+    model_config = ConfigDict(strict=False)  # as above
+
     scale: Scale = "smoke"
-    papers: tuple[str, ...] = Field(strict=False, min_length=1)
-    seeds: tuple[int, ...] | None = Field(None, strict=False, description="Instead of the scale's own seeds.")
+    papers: tuple[str, ...] = Field(min_length=1)
+    seeds: tuple[NonNegativeInt, ...] | None = Field(None, description="Instead of the scale's own seeds.")
     execution: Execution = Field(default_factory=lambda: Execution())

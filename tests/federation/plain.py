@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from fedbayes.federation.loop import Federation
 from torch import Tensor, nn
+
+from fedbayes.federation.loop import Federation
 
 
 def module(weights: dict[str, Tensor]) -> nn.Sequential:
@@ -37,7 +38,7 @@ def fedavg(
                 optimiser.zero_grad()
                 nn.functional.cross_entropy(net(data.inputs[own]), data.labels[own]).backward()
                 optimiser.step()
-            share = float(data.train.sizes[client] / data.train.sizes.sum())
+            share = int(data.train.sizes[client]) / int(data.train.sizes.sum())
             trained = dict(
                 zip(("hidden0.weight", "hidden0.bias", "head.weight", "head.bias"), net.parameters(), strict=True)
             )

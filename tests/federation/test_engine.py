@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import pytest
-import toy
 import torch
+
+import toy
 from fedbayes.federation import trees
 from fedbayes.federation.contract import Feed
-from fedbayes.federation.loop import Federation, State, advance, choose, rounds, start
+from fedbayes.federation.loop import Federation, State, advance, choose, start
 from plain import fedavg
-
-
-def after(federation: Federation, count: int) -> State:
-    """The state after some rounds."""
-    state = start(federation)
-    for state, _ in rounds(federation, state, count):
-        pass
-    return state
+from toy import after
 
 
 def same_bits(a: State, b: State) -> bool:
@@ -58,9 +52,7 @@ def test_one_client_is_plain_sgd() -> None:
 def test_interrupted_equals_uninterrupted(federation: Federation) -> None:
     halfway = after(federation, 2)
     named = {name: tensor.clone() for name, tensor in trees.named(halfway, "state").items()}
-    resumed = trees.rebuild(start(federation), named, "state")
-    for resumed, _ in rounds(federation, resumed, 5):
-        pass
+    resumed = after(federation, 5, trees.rebuild(start(federation), named, "state"))
     assert same_bits(resumed, after(federation, 5))
 
 

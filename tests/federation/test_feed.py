@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fedbayes.federation.contract import Feed
-from fedbayes.federation.feed import positions, steps_in, width
 from hypothesis import given
 from hypothesis import strategies as st
+
+from fedbayes.federation.contract import Feed
+from fedbayes.federation.feed import positions, steps_in, width
 
 
 def real(places: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
@@ -30,7 +31,7 @@ def test_shuffled_epochs_cover_the_data_exactly(size: int, batch: int, epochs: i
     batches = real(*positions(feed, size, steps, columns, 0, key))
     per_epoch = steps // epochs
     for epoch in range(epochs):
-        seen = sum(batches[epoch * per_epoch : (epoch + 1) * per_epoch], [])
+        seen = [place for own in batches[epoch * per_epoch : (epoch + 1) * per_epoch] for place in own]
         assert sorted(seen) == list(range(size))
 
 

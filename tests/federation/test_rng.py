@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from fedbayes.federation import rng
 
 MASK = (1 << 64) - 1

@@ -14,6 +14,7 @@ except ConfigError as error:
 SCALE = PLAN.config.scale
 URI = tracking_uri()
 STORE = store_name(URI)
+DATABASE = ["mlflow.db"] if STORE == "local" else []
 RECEIPTS = f"results/tracking/{STORE}"
 
 

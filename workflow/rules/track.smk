@@ -6,10 +6,10 @@ localrules:
 
 
 rule store:
-    """Make the MLflow store ready. Deleting mlflow.db makes this rule run again, and everything is published anew."""
+    """Make the MLflow store ready; everything is published anew whenever this rule has run."""
     output:
         # `update`: a forced re-run must never delete a store that may hold other people's runs.
-        database=update("mlflow.db") if STORE == "local" else [],
+        database=update(DATABASE),
         stamp=f"{RECEIPTS}/store.json",
     log:
         "logs/store.log",

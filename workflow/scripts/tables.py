@@ -7,6 +7,4 @@ from fedbayes.job import job
 
 with job(snakemake.log[0]):
     out = snakemake.output
-    table(
-        Path(snakemake.input.reproduction), snakemake.wildcards.table, Path(out.html), Path(out.tex), Path(out.csv)
-    )
+    table(Path(snakemake.input.reproduction), snakemake.wildcards.table, Path(out.html), Path(out.tex), Path(out.csv))

@@ -10,7 +10,7 @@ from typing import Any
 from fedbayes.analysis.published import meaning_of
 
 NOT_RUN = "not run"
-NOTHING_PRINTED = "–"
+NOTHING = "–"
 
 # Our metrics in words.
 METRIC_NAMES = {
@@ -97,6 +97,13 @@ def setting(row: Mapping[str, Any]) -> str:
 def count(amount: int, thing: str) -> str:
     """`1 seed`, `3 seeds`."""
     return f"{amount} {thing}" + ("" if amount == 1 else "s")
+
+
+def duration(seconds: float) -> str:
+    """`45 seconds`, `12 minutes`, `3.4 hours`."""
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def hardware(record: Mapping[str, Any]) -> str:

@@ -48,6 +48,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p")
 DASHES = {"pm": "-", "gm": (0, (4, 2))}
 MARKERS_A_LINE = 8
 POINTS_A_LINE = 200
+LEGEND_INCHES = 2.3  # room for the longest entry
 START = 0.05  # the axis may cut off lines before this part of the rounds
 COLUMNS = {1: 1, 2: 2, 4: 2}  # columns for a number of panels; otherwise three
 
@@ -89,6 +90,8 @@ def caption_of(svg: Path) -> str:
 def pfedbayes_figure2(index: pd.DataFrame, titles: Mapping[str, str], root: Path) -> Drawn:
     """Figure 2 of pFedBayes: accuracy by round on MNIST, the runs of its Table 1."""
     cells = index[(index["experiment"] == "table1") & (index["published_dataset"] == "MNIST")]
+    if cells.empty:
+        return _nothing_ran("Figure 2")
     return Drawn(accuracy_by_round(cells, titles, root), "Figure 2. " + accuracy_caption(cells))
 
 
@@ -135,10 +138,18 @@ def _draw_panel(panel: Axes, cells: pd.DataFrame, names: list[tuple[str, str]], 
         if len(ours):
             _draw_lines(panel, curves(ours, root), f"{method} ({preset})", place)
     panel.set_ylim(bottom=_floor(panel))
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     panel.set_xlabel("communication round")
     panel.set_ylabel("test accuracy (%)")
     panel.margins(x=0.02)
+
+
+def _nothing_ran(name: str) -> Drawn:
+    """An empty frame that says so: a figure is never silently absent."""
+    text = f"{name}: not run at this scale."
+    drawn = Figure(figsize=(7.0, 1.2))
+    drawn.text(0.5, 0.5, text, ha="center", va="center", color="#555555")
+    return Drawn(drawn, text)
 
 
 def curves(cells: pd.DataFrame, root: Path) -> pd.DataFrame:
@@ -177,7 +188,8 @@ def _floor(panel: Axes) -> float:
 def _legend(drawn: Figure, panels: list[Axes]) -> None:
     """One legend below all panels, each line once."""
     found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=4, handlelength=3.5)
+    columns = int(drawn.get_figwidth() / LEGEND_INCHES)
+    drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=columns, handlelength=3.5)
 
 
 def _what_ran(cells: pd.DataFrame) -> str:

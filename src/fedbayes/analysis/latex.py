@@ -79,7 +79,8 @@ def _line(line: Line, columns: range) -> str:
     method = escape(line.method) if line.method_span else ""
     model = escape(line.model) if line.span else ""
     entries = [_entry(line.entries[column]) for column in columns]
-    return " & ".join([method, model, escape(line.source), *entries]) + r" \\"
+    space = r"\addlinespace[2pt] " if line.method_span else ""
+    return space + " & ".join([method, model, escape(line.source), *entries]) + r" \\"
 
 
 def _entry(entry: Entry) -> str:
@@ -91,12 +92,18 @@ def _entry(entry: Entry) -> str:
 def _long(ran: Sequence[Mapping[str, str]], wide: Collection[str]) -> str:
     columns = list(ran[0])
     layout = "".join(r"p{2cm}" if column in wide else "l" for column in columns)
-    head = " & ".join(map(escape, columns)) + r" \\"
+    head = " & ".join(map(escape, columns)) + r" \tabularnewline"
     lines = [
         rf"{{\tiny\setlength{{\tabcolsep}}{{2pt}}\begin{{longtable}}{{{layout}}}",
         rf"\toprule {head} \midrule \endhead",
         r"\bottomrule \endfoot",
-        *(" & ".join(escape(row[column]) for column in columns) + r" \\" for row in ran),
+        *(_long_row(row, wide) for row in ran),
         r"\end{longtable}}",
     ]
     return "\n".join(lines)
+
+
+def _long_row(row: Mapping[str, str], wide: Collection[str]) -> str:
+    # \tabularnewline: \raggedright gives the usual \\ another meaning.
+    cells = [(r"\raggedright " if column in wide else "") + escape(text) for column, text in row.items()]
+    return " & ".join(cells) + r" \tabularnewline"

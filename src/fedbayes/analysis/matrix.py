@@ -97,13 +97,13 @@ def _model(rows: list[Row]) -> str:
 
 def _printed(rows: list[Row]) -> Entry:
     if not rows:
-        return Entry(display.NOTHING_PRINTED, missing=True)
+        return Entry(display.NOTHING, missing=True)
     return Entry(rows[0]["printed"], _shown(rows[0]["published"], rows[0]), doubtful=bool(rows[0]["doubtful"]))
 
 
 def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
     if not rows:
-        return Entry(display.NOTHING_PRINTED, missing=True)
+        return Entry(display.NOTHING, missing=True)
     for row in rows:
         if row["status"] == "run" and (row["preset"], row["variant"]) == (preset, variant):
             text = display.with_spread(row["ours"], row["std"], row)

@@ -30,8 +30,8 @@ PROVES = {
     "embedded data.",
     "reduced": "Scale reduced runs the real data with fewer rounds or clients than the paper: differences are shown, "
     "verdicts are not.",
-    "paper": "Scale paper runs exactly the paper's rounds, clients and sizes: differences get a verdict by the rule "
-    "below.",
+    "paper": "Scale paper runs exactly the paper's rounds, clients and sizes: differences get a verdict by a "
+    "written rule.",
 }
 VERDICTS = ("reproduced", "inconclusive", "better", "worse")
 PACKAGES = ("fedbayes", "pandas", "scipy", "matplotlib")
@@ -122,7 +122,7 @@ def _shown(chapter: Chapter, root: Path) -> dict[str, Any]:
         "others": _tables_without_experiment(chapter),
         "figures": [_figure(file) for file in chapter.figures],
         "runs": [_run(cells, record) for cells, record in records],
-        "hours": f"{sum(record['seconds'] for _, record in records) / 3600:.2f}",
+        "duration": display.duration(sum(record["seconds"] for _, record in records)),
         "versions": [f"{name} {number}" for _, record in records for name, number in record["versions"].items()],
     }
 

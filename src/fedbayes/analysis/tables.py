@@ -87,7 +87,7 @@ def _rows_of(rows: pd.DataFrame, key: str) -> pd.DataFrame:
 def what_ran(rows: pd.DataFrame) -> list[dict[str, str]]:
     """Every cell that ran, as columns of text for people, in the order of the paper."""
     ran = cast(list[dict[str, Any]], rows[rows["status"] == "run"].to_dict("records"))
-    return [_shown(row) for row in ran]
+    return [{column: text or display.NOTHING for column, text in _shown(row).items()} for row in ran]
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str]:

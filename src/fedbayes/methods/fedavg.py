@@ -119,4 +119,4 @@ def weighted_mean(stacked: Params, sizes: Tensor | None) -> Params:
     """Mean over the first axis, weighted by `sizes` where given."""
     if sizes is None:
         return {name: w.mean(0) for name, w in stacked.items()}
-    return {name: torch.tensordot((sizes / sizes.sum()).to(w.dtype), w, dims=1) for name, w in stacked.items()}
+    return {name: torch.tensordot(sizes.to(w.dtype) / sizes.sum(), w, dims=1) for name, w in stacked.items()}

@@ -21,6 +21,9 @@ COLUMNS = ["status", "experiment", "our_setting", "method", "preset", "scale", "
 COLUMNS += ["ours", "std", "ours_last", "published", "published_std", "difference", "verdict", "why_no_verdict"]
 COLUMNS += ["seeds", "runs"]
 
+# An experiment's saved views are tags to MLflow's pages; other readers ignore them.
+VIEW = "mlflow.sharedViewState.reproduction"
+
 
 def publish_cells(
     uri: str, paper: PaperInfo, reproduction_csv: Path, figures: Sequence[Path], tables: Sequence[Path]
@@ -47,6 +50,7 @@ def publish_cells(
         end = max(run.info.end_time for run in published if run.data.tags[CELL] in families)
         artifacts = [(reproduction_csv, None), *((f, "figures") for f in figures), *((t, "tables") for t in tables)]
         _publish_report(shelf, paper, scale, end, artifacts)
+    shelf.describe(VIEW, _view(sorted({_name(row) for row in compared})))
 
 
 def read_reproduction(file: Path) -> list[dict[str, str]]:
@@ -132,3 +136,14 @@ def _publish_report(
     tags = {CELL: identity, NOTE: note, "paper": paper.key, "scale": scale, "mlflow.source.name": "snakemake"}
     entry = Entry(f"report @ {scale}", digest, tags, {}, end, end, artifacts=artifacts)
     shelf.put(entry, old)
+
+
+def _view(names: Sequence[str]) -> str:
+    """The saved view *Ours beside theirs*: the columns to compare, in order, and room for the runs' names."""
+    columns = [f"metrics.`{kind}/{name}`" for name in names for kind in ("best", "published", "difference")]
+    columns += [f"tags.`{tag}`" for tag in ("verdict", "scale", "seeds", "dataset")]
+    widths = {"attributes.`Run Name`": 380, "runDateAndNestInfo": 130} | {
+        column: 210 if column.startswith("metrics") else 110 for column in columns
+    }
+    state = {"selectedColumns": columns, "columnOrder": list(widths), "columnWidths": widths}
+    return json.dumps({"name": "Ours beside theirs", "createdAt": 0, "updatedAt": 0, "state": json.dumps(state)})

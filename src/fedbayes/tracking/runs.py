@@ -53,5 +53,5 @@ def _parent(seed: Seed, start: int, end: int) -> Entry:
     """The run of a cell, described by any of its seeds. Its start is in the digest: MLflow cannot move it."""
     cell, params = seed.cell, {name: value for name, value in seed.params.items() if name != "seed"}
     tags = seed.cell_tags | {NOTE: f"{seed.description}\n\nIts child runs are the seeds."}
-    name = f"{cell['experiment']} / {cell['setting']} / {cell['method']} ({cell['preset']}) @ {cell['scale']}"
+    name = f"{cell['setting']} / {cell['method']} ({cell['preset']}) / {cell['experiment']} @ {cell['scale']}"
     return Entry(name, digest_of(json.dumps([name, tags, params, start], sort_keys=True), []), tags, params, start, end)

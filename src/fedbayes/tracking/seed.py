@@ -90,9 +90,10 @@ class Seed:
         cell, record = self.cell, self.record
         tags = self.cell_tags | {RUN: self.name, PARENT: parent, NOTE: self.description, "seed": str(cell["seed"])}
         tags |= {"outcome": record["outcome"], "data.md5": record["split"]["md5"], "git.commit": record["commit"]}
-        tags["mlflow.source.git.commit"] = record["commit"]
+        if record["commit"] != "unknown":
+            tags["mlflow.source.git.commit"] = record["commit"]
         return Entry(
-            name=f"{cell['method']} ({cell['preset']}) {cell['setting']} seed{cell['seed']} @ {cell['scale']}",
+            name=f"seed{cell['seed']} / {cell['setting']} / {cell['method']} ({cell['preset']}) @ {cell['scale']}",
             digest=self.digest,
             tags=tags,
             params=self.params,
@@ -111,23 +112,30 @@ class Seed:
                 name = f"train/{row['metric']}"
             else:
                 name = metric_name(row["model"], row["condition"], row["metric"], row["scope"])
-            yield self.metric(name, row)
+            yield Metric(name, row["value"], self.time_of(row["round"]), row["round"])
 
     def tested_metrics(self) -> Iterator[Metric]:
-        """What was tested afterwards, pooled: `final/...` of the last state, `best/...` of each model's best one."""
+        """What was tested afterwards, pooled: `final/...` of the last state, `best/...` of each model's best one.
+
+        They stand at step 0, as the means over seeds do: MLflow draws such values as bars, one for each run.
+        """
+        tested: dict[str, dict[str, Any]] = {}
         for row in self.rows("evaluation.parquet"):
             kind = {"last": "final", f"best-{row['model']}": "best"}.get(row["state"])
             if kind and row["client"] == POOLED:
-                yield self.metric(f"{kind}/" + metric_name(row["model"], row["condition"], row["metric"]), row)
+                tested[f"{kind}/" + metric_name(row["model"], row["condition"], row["metric"])] = row
+                if kind == "best":
+                    tested[f"best/{row['model']}/round"] = row | {"value": row["round"]}
+        for name, row in tested.items():
+            yield Metric(name, row["value"], self.time_of(row["round"]), 0)
 
     def rows(self, file: str) -> list[dict[str, Any]]:
         """The rows of one of the run's tables."""
         return list(pq.read_table(self.folder / file).to_pylist())
 
-    def metric(self, name: str, row: Mapping[str, Any]) -> Metric:
-        """The value of a row at its round; round 0 is the start."""
-        ended, round_ = self.record["round_ended"], row["round"]
-        return Metric(name, row["value"], _milliseconds(ended[round_ - 1]) if round_ else self.start, round_)
+    def time_of(self, round_: int) -> int:
+        """When a round ended, in milliseconds; round 0 is the start."""
+        return _milliseconds(self.record["round_ended"][round_ - 1]) if round_ else self.start
 
 
 def metric_name(model: str, condition: str, metric: str, scope: str = "pooled") -> str:

@@ -62,13 +62,15 @@ def open_store(uri: str) -> None:
 
     Must have ended before anything else opens the store: two processes cannot create it at once.
     """
+    if "://" not in uri or uri.startswith("file:"):
+        raise _unusable(uri, "it is a folder")
     if uri.startswith(("http://", "https://")):
         _ask_server(uri)
     # MLflow announces every table it creates; its warnings and errors still show.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     try:
         MlflowClient(uri).search_experiments(max_results=1)
-    except (MlflowException, SQLAlchemyError, OSError) as error:
+    except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
         raise _unusable(uri, str(error).strip().split("\n")[0]) from None
 
 
@@ -92,7 +94,13 @@ class Shelf:
 
     def __init__(self, uri: str, paper: PaperInfo) -> None:
         self.client = MlflowClient(uri)
-        self.experiment = _experiment(self.client, uri, paper).experiment_id
+        self.experiment = _experiment(self.client, uri, paper)
+        self.describe(NOTE, _description(paper))
+
+    def describe(self, key: str, text: str) -> None:
+        """Set a tag of the experiment unless it says so already."""
+        if self.experiment.tags.get(key) != text:
+            self.client.set_experiment_tag(self.experiment.experiment_id, key, text)
 
     def runs(self, tag: str, value: str) -> list[Run]:
         """All runs of ours that carry a tag with this value.
@@ -113,15 +121,17 @@ class Shelf:
 
     def search(self, query: str) -> Iterator[Run]:
         """All runs of the experiment that fit a query."""
-        page = self.client.search_runs([self.experiment], query)
+        page = self.client.search_runs([self.experiment.experiment_id], query)
         yield from page
         while page.token:
-            page = self.client.search_runs([self.experiment], query, page_token=page.token)
+            page = self.client.search_runs([self.experiment.experiment_id], query, page_token=page.token)
             yield from page
 
     def put(self, entry: Entry, old: Run | None = None) -> str:
         """Write an entry whole and give its run's id; `old`, if given, is the run it replaces."""
-        run: str = self.client.create_run(self.experiment, entry.start, entry.tags, entry.name).info.run_id
+        run: str = self.client.create_run(
+            self.experiment.experiment_id, entry.start, entry.tags, entry.name
+        ).info.run_id
         params = [Param(name, value) for name, value in entry.params.items()]
         for first in range(0, len(params), MOST_PARAMS):
             self.client.log_batch(run, params=params[first : first + MOST_PARAMS])
@@ -155,21 +165,18 @@ def stands(run: Run | None, digest: str) -> bool:
 
 
 def digest_of(text: str, files: Sequence[Path]) -> str:
-    """A digest of what an entry is made from: words, files and the layout of what is published."""
+    """Twelve hex digits of what an entry is made from: words, files and the layout of what is published."""
     parts = [f"layout {LAYOUT}".encode(), text.encode(), *(file.read_bytes() for file in files)]
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:12]
 
 
 def _experiment(client: MlflowClient, uri: str, paper: PaperInfo) -> Experiment:
-    """The experiment of a paper, made or brought back from the bin if need be, with its description."""
+    """The experiment of a paper, made or brought back from the bin if need be."""
     found = client.get_experiment_by_name(paper.key)
     if found is None:
         found = client.get_experiment(client.create_experiment(paper.key, _artifact_folder(uri, paper.key)))
     elif found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
-    for key, value in {NOTE: _description(paper), "mlflow.experimentKind": "custom_model_development"}.items():
-        if found.tags.get(key) != value:
-            client.set_experiment_tag(found.experiment_id, key, value)
     return found
 
 
@@ -182,12 +189,12 @@ def _artifact_folder(uri: str, key: str) -> str | None:
 
 def _description(paper: PaperInfo) -> str:
     return (
-        f"**{paper.title}**\n\n{paper.citation} [{paper.url}]({paper.url})\n\n"
-        "A *parent run* is one cell of the paper's tables: experiment / setting / method (preset) @ scale, with the "
+        f"{paper.title}\n\n{paper.citation} <{paper.url}>\n\n"
+        "A *parent run* is one cell of the paper's tables: setting / method (preset) / experiment @ scale, with the "
         "mean and spread over seeds (`best/...`), the printed number (`published/...`), the `difference/...` and the "
         "tag `verdict`. Its *child runs* are the seeds, with metrics for every round. The run `report @ scale` holds "
-        "the tables and figures.\n\n"
+        "the tables and figures. The saved view *Ours beside theirs* shows the columns to compare.\n\n"
         "Metrics are named `model/condition/metric`: `pm` is the personal model of each client, `gm` the global one; "
         "plain names pool the test samples of all clients, `/mean` and `/worst` are over clients. `final/` is the last "
-        "round, `best/` the best round in the paper's window. Accuracies are fractions."
+        "round, `best/` the best round in the paper's window (`best/gm/round`). Accuracies are fractions."
     )

@@ -1,0 +1,85 @@
+"""Figures: what is drawn, what the caption admits, and the same bytes twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+
+from campaign import Campaign
+from fedbayes.analysis.figures import accuracy_by_round, caption_of, curves, figure
+from fedbayes.analysis.summarize import read_index
+from fedbayes.reading import ConfigError
+
+TITLES = {"mnist-small": "MNIST small", "mnist-small-stratified": "MNIST small, stratified"}
+
+
+def draw(campaign: Campaign, folder: Path) -> tuple[Path, Path]:
+    svg, png = folder / "figure2.svg", folder / "figure2.png"
+    figure("pfedbayes/figure2", campaign.index, campaign.root, TITLES, svg, png)
+    return svg, png
+
+
+def test_curves_are_mean_lowest_and_highest_over_seeds(full: Campaign) -> None:
+    index = read_index(full.index)
+    values = curves(index[index["setting"] == "mnist-small"], full.root).set_index("round")
+    assert set(values["model"]) == {"gm"} and len(values) == 801
+    # At round 400: 0.5 + 0.4 / 2 + 0.01 seed.
+    assert tuple(values.loc[400, ["mean", "low", "high"]]) == pytest.approx((0.71, 0.70, 0.72))
+
+
+def test_a_panel_for_each_setting_with_labelled_axes(full: Campaign) -> None:
+    drawn = accuracy_by_round(read_index(full.index), TITLES, full.root)
+    panels = [panel for panel in drawn.axes if panel.get_lines()]
+    assert [panel.get_title(loc="left") or panel.get_title() for panel in panels] == list(TITLES.values())
+    for panel in panels:
+        assert (panel.get_xlabel(), panel.get_ylabel()) == ("communication round", "test accuracy (%)")
+        (line,) = panel.get_lines()
+        assert line.get_label() == "FedAvg (paper), GM"
+        assert line.get_xdata()[-1] == 800 and line.get_ydata()[-1] == pytest.approx(90.5)
+        assert len(line.get_xdata()) <= 201
+        assert line.is_dashed() and line.get_marker() == "o"
+    assert drawn.get_suptitle() == "Scale paper, ran on MNIST, 3 seeds"
+
+
+def test_methods_differ_in_colour_and_marker(full: Campaign) -> None:
+    index = read_index(full.index)
+    both = pd.concat([index, index.assign(preset="reference")])
+    lines = accuracy_by_round(both, TITLES, full.root).axes[0].get_lines()
+    assert len({(to_hex(line.get_color()), line.get_marker()) for line in lines}) == len(lines) == 2
+
+
+def test_the_caption_travels_with_the_figure(smoke: Campaign, tmp_path: Path) -> None:
+    svg, _ = draw(smoke, tmp_path)
+    caption = caption_of(svg)
+    assert caption.startswith("Figure 2. Test accuracy")
+    assert "Scale smoke, ran on MNIST-5k (stands in for MNIST), 1 seed" in caption
+    assert "one seed, so no band" in caption and "rounds 20 (paper 800)" in caption
+
+
+def test_the_band_is_explained(full: Campaign, tmp_path: Path) -> None:
+    svg, _ = draw(full, tmp_path)
+    assert "the band spans the lowest to the highest seed" in caption_of(svg)
+
+
+def test_the_same_runs_give_the_same_bytes(smoke: Campaign, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    for first, second in zip(draw(smoke, tmp_path / "a"), draw(smoke, tmp_path / "b"), strict=True):
+        assert first.read_bytes() == second.read_bytes()
+        assert first.stat().st_size > 5_000
+
+
+def test_a_figure_of_which_nothing_ran_says_so(smoke: Campaign, tmp_path: Path) -> None:
+    index = pd.read_csv(smoke.index, keep_default_na=False).assign(published_dataset="FMNIST")
+    index.to_csv(tmp_path / "index.csv", index=False)
+    svg = tmp_path / "figure2.svg"
+    figure("pfedbayes/figure2", tmp_path / "index.csv", smoke.root, TITLES, svg, svg.with_suffix(".png"))
+    assert caption_of(svg) == "Figure 2: not run at this scale."
+
+
+def test_an_unknown_figure_is_named(smoke: Campaign, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="found 'pfedbayes/figure9'"):
+        figure("pfedbayes/figure9", smoke.index, smoke.root, TITLES, tmp_path / "a.svg", tmp_path / "a.png")

@@ -1,0 +1,103 @@
+"""Frozen results: what is kept, what is replaced, and the table in the README."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from campaign import Campaign
+from fedbayes.analysis.freeze import END, START, freeze, readme_table, rewrite_readme
+from fedbayes.reading import ConfigError
+
+
+@pytest.fixture
+def frozen(full: Campaign, tmp_path: Path) -> Path:
+    target = tmp_path / "pfedbayes-paper.csv"
+    freeze(full.reproduction, full.root, target)
+    return target
+
+
+def read(file: Path) -> pd.DataFrame:
+    return pd.read_csv(file, dtype=str, keep_default_na=False)
+
+
+def test_only_what_ran_is_kept_with_its_provenance(frozen: Path) -> None:
+    rows = read(frozen)
+    assert list(rows["variant"]) == ["", "stratified split"]
+    first = rows.iloc[0]
+    assert (first["ours"], first["std"], first["published"]) == ("0.909", "0.01", "0.8738")
+    assert first["ci_low"] == "0.884159"
+    assert (first["seed_list"], first["commit"], first["verdict"]) == ("0 1 2", "unknown", "better")
+    assert first["hardware"] == "test; device cpu; threads 1"
+    assert first["hours"] == "0.010417"  # 3 x 12.5 s
+    assert len(first["runs"].split()) == 3
+
+
+def test_freezing_again_changes_nothing(full: Campaign, frozen: Path) -> None:
+    before = frozen.read_bytes()
+    freeze(full.reproduction, full.root, frozen)
+    assert frozen.read_bytes() == before
+
+
+def test_a_partial_campaign_replaces_its_own_rows_only(full: Campaign, frozen: Path, tmp_path: Path) -> None:
+    rows = read(full.reproduction)
+    part = rows[rows["variant"] != "stratified split"].copy()
+    part.loc[part["status"] == "run", "ours"] = "0.88"
+    part.to_csv(tmp_path / "part.csv", index=False)
+    freeze(tmp_path / "part.csv", full.root, frozen)
+    assert list(read(frozen)["ours"]) == ["0.88", "0.909"]
+
+
+def test_nothing_run_deletes_nothing(full: Campaign, frozen: Path, tmp_path: Path) -> None:
+    before = frozen.read_bytes()
+    rows = read(full.reproduction)
+    rows[rows["status"] == "not run"].to_csv(tmp_path / "none.csv", index=False)
+    freeze(tmp_path / "none.csv", full.root, frozen)
+    assert frozen.read_bytes() == before
+
+
+def test_a_missing_run_is_named(full: Campaign, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the run is not there"):
+        freeze(full.reproduction, tmp_path, tmp_path / "target.csv")
+    assert not (tmp_path / "target.csv").exists()
+
+
+def test_the_readme_table(frozen: Path) -> None:
+    lines = readme_table([frozen]).splitlines()
+    assert len(lines) == 4
+    cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
+    assert cells[:9] == [
+        "pFedBayes",
+        "Table 1",
+        "MNIST small",
+        "FedAvg",
+        "paper",
+        "GM",
+        "90.90 ± 1.00 %",
+        "87.38 ± 0.27 %",
+        "+3.52",
+    ]
+    assert cells[9:] == ["3", "MNIST", "paper", "better"]
+
+
+def test_only_the_part_between_the_marks_is_rewritten(frozen: Path, tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Title\n{START}\nold\n{END}\nrest\n", encoding="utf-8")
+    rewrite_readme(readme, [frozen])
+    once = readme.read_text(encoding="utf-8")
+    rewrite_readme(readme, [frozen])
+    assert readme.read_text(encoding="utf-8") == once == f"# Title\n{START}\n{readme_table([frozen])}{END}\nrest\n"
+
+
+def test_a_readme_without_marks_is_left_alone(frozen: Path, tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("# Title\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="reproduction:start"):
+        rewrite_readme(readme, [frozen])
+    assert readme.read_text(encoding="utf-8") == "# Title\n"
+
+
+def test_no_frozen_results_are_said_in_words() -> None:
+    assert readme_table([]) == "No results have been frozen yet.\n"

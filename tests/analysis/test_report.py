@@ -1,0 +1,114 @@
+"""The report and the terminal's table: complete, honest about the scale, in need of no other file."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from campaign import Campaign
+from fedbayes.analysis.compare import read_reproduction
+from fedbayes.analysis.figures import figure
+from fedbayes.analysis.report import chapters_of, counts, report
+from fedbayes.analysis.terminal import terminal_table
+from fedbayes.analysis.verdict import RULE
+
+
+def make_report(campaign: Campaign, folder: Path) -> str:
+    svg = folder / "figures" / "pfedbayes" / "figure2.svg"
+    titles = campaign.plan.setting_titles("pfedbayes")
+    figure("pfedbayes/figure2", campaign.index, campaign.root, titles, svg, svg.with_suffix(".png"))
+    tables = [folder / "tables" / "pfedbayes" / "table1.html"]
+    chapters = chapters_of(campaign.plan.headers, [campaign.reproduction], [campaign.index], tables, [svg])
+    report(campaign.plan.config.scale, chapters, campaign.root, "abc123", folder / "report.html")
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(smoke: Campaign, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_report(smoke, tmp_path_factory.mktemp("report"))
+
+
+class Tags(HTMLParser):
+    """Checks that tags close in order, and keeps what the page would load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "link", "img", "br"):
+            self.open.append(tag)
+        self.loads += [value or "" for name, value in attrs if name == "src" or (tag == "link" and name == "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_well_formed_and_loads_nothing_from_elsewhere(page: str) -> None:
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert tags.loads and all(source.startswith("data:") for source in tags.loads)
+    assert "@import" not in page and "url(" not in page and "<script" not in page
+
+
+def test_the_page_says_what_the_scale_proves(page: str) -> None:
+    assert "proves nothing about a paper" in page
+
+
+def test_the_page_has_citation_tables_figures_runs_rule_and_footer(page: str, smoke: Campaign) -> None:
+    run = read_reproduction(smoke.reproduction).query("status == 'run'").iloc[0]["runs"]
+    wanted = ["X. Zhang, Y. Li", "https://proceedings.mlr.press/v162/zhang22o.html", "87.38 ± 0.27", "not run"]
+    wanted += ["Figure 2. Test accuracy", "data:image/svg+xml;base64,", run, "1" * 12, "test; device cpu; threads 1"]
+    wanted += ["commit <span", "abc123", "torch 2.13.0", "1 of 172 printed numbers run", "Table 2 (36 numbers)"]
+    for text in wanted:
+        assert text in page, text
+    for term in RULE:
+        assert f"<dt>{term}</dt>" in page
+
+
+def test_the_page_is_readable_on_a_phone_and_in_the_dark(page: str) -> None:
+    assert 'name="viewport"' in page and "prefers-color-scheme: dark" in page
+    tables, boxes = page.count("<table>"), page.count('<div class="scroll"')
+    assert tables == boxes > 0
+
+
+def test_the_same_results_give_the_same_page(smoke: Campaign, tmp_path: Path, page: str) -> None:
+    assert make_report(smoke, tmp_path) == page
+
+
+def test_counts(full: Campaign) -> None:
+    found = counts(read_reproduction(full.reproduction))
+    assert (found["printed"], found["run"], found["not run"]) == (172, 1, 171)
+    assert (found["better"], found["reproduced"], found["no verdict"]) == (2, 0, 0)  # two variants of one number
+
+
+def test_the_terminal_table_of_a_smoke_run(smoke: Campaign) -> None:
+    lines = terminal_table([smoke.reproduction]).splitlines()
+    assert lines[0] == "pFedBayes"
+    assert lines[3].split() == [
+        "FedAvg",
+        "MNIST",
+        "small",
+        "GM",
+        "86.00",
+        "87.38±0.27",
+        "−1.38",
+        "1",
+        "MNIST-5k",
+        "smoke",
+        "-",
+    ]
+    assert lines[4] == "No verdict where: scale smoke; stand-in for MNIST; 1 seed."
+    assert lines[-1] == "1 of 172 printed numbers run."
+
+
+def test_the_terminal_table_fits_a_terminal_and_tells_variants_apart(full: Campaign) -> None:
+    text = terminal_table([full.reproduction])
+    assert max(map(len, text.splitlines())) <= 104
+    assert re.search(r"90\.90±1\.00 +87\.38±0\.27 +\+3\.52 +3 +MNIST +paper +better", text)
+    assert text.count("stratified") == 1

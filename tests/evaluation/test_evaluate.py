@@ -1,0 +1,75 @@
+"""Predictions of personal and global models against a plain loop over clients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import toy
+from fedbayes.evaluation import evaluate
+from fedbayes.evaluation.evaluate import Scores, predict_gm, predict_pm, scores
+from fedbayes.federation.loop import Federation, advance, start
+
+
+def forward(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+    hidden = F.relu(x.flatten(1) @ weights["hidden0.weight"].T + weights["hidden0.bias"])
+    return F.softmax(hidden @ weights["head.weight"].T + weights["head.bias"], -1)
+
+
+@pytest.mark.parametrize("lift", ["vmap", "loop"])
+@pytest.mark.parametrize("block", [2, 500])
+def test_the_global_model_on_every_clients_test_set(lift: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate, "BLOCK", block)
+    federation = toy.federation(lift=lift)  # type: ignore[arg-type]
+    state, _ = advance(federation, start(federation))
+    found = predict_gm(federation, state)
+    assert found is not None
+    data = federation.data
+    for client in range(data.population):
+        rows = data.test.rows[client]
+        expected = forward(state.server.weights, data.inputs[rows])
+        torch.testing.assert_close(found.probs[found.clients == client], expected, rtol=0, atol=1e-12)
+        assert found.labels[found.clients == client].tolist() == data.labels[rows].tolist()
+
+
+def test_personal_models_are_tested_on_their_own_client_only(federation: Federation) -> None:
+    """FedAvg's personal model is the broadcast one after one more local visit, so one client more of training."""
+    state, _ = advance(federation, start(federation))
+    found = predict_pm(federation, state)
+    for client, size in enumerate(toy.SIZES):
+        alone = toy.federation(clients_per_round=3)
+        rows = alone.data.train.rows[client, :size]
+        weights = {name: w.clone().requires_grad_() for name, w in state.server.weights.items()}
+        batches = list(rows.split(4))
+        for t in range(3):
+            own = batches[(3 + t) % len(batches)]
+            logits = forward(weights, alone.data.inputs[own]).log()
+            grads = torch.autograd.grad(F.nll_loss(logits, alone.data.labels[own]), list(weights.values()))
+            weights = {
+                n: (w - 0.1 * g).detach().requires_grad_() for (n, w), g in zip(weights.items(), grads, strict=True)
+            }
+        expected = forward(weights, alone.data.inputs[alone.data.test.rows[client]])
+        torch.testing.assert_close(found.probs[found.clients == client], expected.detach(), rtol=0, atol=1e-9)
+
+
+def test_testing_changes_nothing(federation: Federation) -> None:
+    state = start(federation)
+    predict_pm(federation, state)
+    assert state.seen.tolist() == [0, 0, 0]
+
+
+def test_unequal_test_sets_are_not_padded_into_the_numbers() -> None:
+    federation = toy.federation()
+    data = federation.data
+    object.__setattr__(data, "test", data.test._replace(sizes=torch.tensor([5, 2, 3])))
+    found = predict_gm(federation, start(federation))
+    assert found is not None and torch.bincount(found.clients).tolist() == [5, 2, 3]
+    accuracy = scores(found, 3)["accuracy"]
+    assert accuracy.pooled == pytest.approx(sum(a * n for a, n in zip(accuracy.clients, (5, 2, 3), strict=True)) / 10)
+
+
+def test_mean_and_worst_client() -> None:
+    values = Scores(0.5, [0.2, 0.9, 0.4])
+    assert values.mean() == pytest.approx(0.5)
+    assert (values.worst("accuracy"), values.worst("nll")) == (0.2, 0.9)

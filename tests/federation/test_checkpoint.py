@@ -1,0 +1,65 @@
+"""Checkpoints: what was saved comes back, what is damaged or foreign does not."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedbayes.federation import checkpoint
+
+IDENTITY = {"run": "0123456789ab", "code": "c0de"}
+LOG = logging.getLogger("test")
+
+
+def save(folder: Path, round_: int) -> None:
+    checkpoint.save(folder, round_, IDENTITY, {"state/w": torch.full((3,), float(round_))}, {"rows": [[round_, 0.1]]})
+
+
+def test_the_newest_comes_back_exactly_and_two_are_kept(tmp_path: Path) -> None:
+    for round_ in (5, 10, 15):
+        save(tmp_path, round_)
+    tensors, progress = checkpoint.latest(tmp_path, IDENTITY, LOG) or ({}, None)
+    assert tensors["state/w"].tolist() == [15.0] * 3 and progress == {"rows": [[15, 0.1]]}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["round-000010", "round-000015"]
+
+
+@pytest.mark.parametrize("file", ["state.safetensors", "progress.json"])
+@pytest.mark.parametrize("keep", [0.0, 0.5, 0.99])
+def test_a_truncated_checkpoint_is_said_and_the_one_before_is_used(
+    tmp_path: Path, file: str, keep: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    save(tmp_path, 5)
+    save(tmp_path, 10)
+    whole = (tmp_path / "round-000010" / file).read_bytes()
+    (tmp_path / "round-000010" / file).write_bytes(whole[: int(len(whole) * keep)])
+    tensors, _ = checkpoint.latest(tmp_path, IDENTITY, LOG) or ({}, None)
+    assert tensors["state/w"].tolist() == [5.0] * 3
+    assert "round-000010 is not used" in caplog.text
+
+
+def test_a_flipped_byte_is_found(tmp_path: Path) -> None:
+    save(tmp_path, 5)
+    file = tmp_path / "round-000005" / "state.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(bytes(content))
+    assert checkpoint.latest(tmp_path, IDENTITY, LOG) is None
+
+
+def test_a_checkpoint_of_another_configuration_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save(tmp_path, 5)
+    assert checkpoint.latest(tmp_path, IDENTITY | {"code": "other"}, LOG) is None
+    assert "another code (c0de, this is other)" in caplog.text
+
+
+def test_leftovers_of_a_kill_are_swept(tmp_path: Path) -> None:
+    (tmp_path / ".part-dead").mkdir()
+    save(tmp_path, 5)
+    assert [p.name for p in tmp_path.iterdir()] == ["round-000005"]
+
+
+def test_no_folder_means_no_checkpoint(tmp_path: Path) -> None:
+    assert checkpoint.latest(tmp_path / "absent", IDENTITY, LOG) is None

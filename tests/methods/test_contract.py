@@ -1,0 +1,79 @@
+"""Every method in `methods/` keeps the contract; a new file is tested the moment it exists."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import pytest
+import torch
+import yaml
+
+import fedbayes.methods
+import toy
+from artefacts import ROOT
+from fedbayes.evaluation.evaluate import predict_gm, predict_pm
+from fedbayes.federation import trees
+from fedbayes.federation.loop import Federation, State, rounds, start
+from toy import after
+
+METHODS = sorted(module.name for module in pkgutil.iter_modules(fedbayes.methods.__path__))
+CASES = [(method, preset) for method in METHODS for preset in ("paper", "reference")]
+
+
+def toy_run(method: str, preset: str, **changes: object) -> Federation:
+    presets = yaml.safe_load((ROOT / f"config/methods/{method}.yaml").read_text())["presets"]
+    return toy.federation(method, presets[preset], **changes)  # type: ignore[arg-type]
+
+
+def bits(state: State) -> list[bytes]:
+    return [leaf.numpy().tobytes() for leaf in trees.leaves(state)]
+
+
+@pytest.mark.parametrize(("method", "preset"), CASES)
+def test_same_seed_same_bytes_other_seed_other_bytes(method: str, preset: str) -> None:
+    one, again, other = (after(toy_run(method, preset, seed=s), 2) for s in (0, 0, 1))
+    assert bits(one) == bits(again) != bits(other)
+
+
+@pytest.mark.parametrize(("method", "preset"), CASES)
+def test_chunks_and_kinds_of_lifting(method: str, preset: str) -> None:
+    whole = after(toy_run(method, preset, dtype=torch.float32), 2)
+    assert bits(whole) == bits(after(toy_run(method, preset, dtype=torch.float32, chunk=2), 2))
+    one, other = (after(toy_run(method, preset, lift=lift), 2) for lift in ("vmap", "loop"))
+    for a, b in zip(trees.leaves(one), trees.leaves(other), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize(("method", "preset"), CASES)
+def test_inputs_are_not_changed_in_place(method: str, preset: str) -> None:
+    federation = toy_run(method, preset)
+    state = start(federation)
+    before = bits(state)
+    after_one = next(rounds(federation, state, 1))[0]
+    assert bits(state) == before
+    assert bits(after_one) != before
+
+
+@pytest.mark.parametrize(("method", "preset"), CASES)
+def test_resumed_equals_uninterrupted(method: str, preset: str) -> None:
+    federation = toy_run(method, preset, clients_per_round=2)
+    resumed = after(federation, 4, trees.rebuild(start(federation), trees.named(after(federation, 2))))
+    assert bits(resumed) == bits(after(federation, 4))
+
+
+@pytest.mark.parametrize(("method", "preset"), CASES)
+def test_predictions_are_probabilities(method: str, preset: str) -> None:
+    federation = toy_run(method, preset)
+    state = after(federation, 1)
+    for found in (predict_pm(federation, state), predict_gm(federation, state)):
+        if found is not None:
+            assert found.probs.shape == (15, toy.CLASSES)
+            torch.testing.assert_close(found.probs.sum(1), torch.ones(15, dtype=found.probs.dtype))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_docstring_has_its_parts(method: str) -> None:
+    text = importlib.import_module(f"fedbayes.methods.{method}").__doc__ or ""
+    for part in ("Paper:", "Idea:", "Notation:", "Deviations:", "Reduces to:"):
+        assert part in text, f"methods/{method}.py: the module docstring has no '{part}'"

@@ -1,0 +1,39 @@
+"""A real small run on the embedded digits, for tests that need real artefacts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from artefacts import make_plan
+from fedbayes.config import Execution
+from fedbayes.data.fetch import fetch
+from fedbayes.data.splits import make_split
+from fedbayes.plan import Run
+from fedbayes.runs.train import train
+
+
+def small_run(rounds: int = 4, **method: float) -> Run:
+    """The smoke run of pFedBayes' Table 1 with some rounds, the window over its second half."""
+    spec = make_plan().cells[0].run.spec
+    return Run(
+        spec
+        | {"training": spec["training"] | {"rounds": rounds}, "method": spec["method"] | method}
+        | {"protocol": spec["protocol"] | {"window": [rounds // 2, rounds], "models": ["pm", "gm"]}}
+    )
+
+
+def prepare(folder: Path, run: Run) -> tuple[Path, Path]:
+    """The dataset's arrays and the split below `folder`, made once."""
+    dataset, split = folder / "mnist-5k", folder / "split.npz"
+    if not split.exists():
+        fetch("mnist-5k", make_plan().datasets["mnist-5k"], dataset, None)
+        make_split(dataset, run.split, 0, split, None)
+    return dataset, split
+
+
+def train_in(folder: Path, run: Run, checkpoint_seconds: float = 60.0, code: str = "test") -> Path:
+    """Train into `folder/run` and return that folder."""
+    dataset, split = prepare(folder, run)
+    target = folder / "run"
+    train(run, code, dataset, split, target, Execution(checkpoint_seconds=checkpoint_seconds), show=lambda line: None)
+    return target

@@ -1,0 +1,151 @@
+"""The training job: its artefacts, and the same bytes after any number of kills."""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from artefacts import METRICS
+from embedded import prepare, small_run, train_in
+from fedbayes.config import Execution
+from fedbayes.federation import checkpoint
+from fedbayes.io import EVALUATION_COLUMNS, ROUNDS_COLUMNS, read_json, read_state
+from fedbayes.runs import train as training
+from fedbayes.runs.evaluate import evaluate
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_in(tmp_path_factory.mktemp("trained"), small_run())
+
+
+def test_rounds_hold_every_model_scope_and_metric(trained: Path) -> None:
+    rounds = pd.read_parquet(trained / "rounds.parquet")
+    assert tuple(rounds.columns) == ROUNDS_COLUMNS
+    tested = rounds[rounds["model"] != "train"]
+    assert len(tested) == 5 * 2 * 3 * len(METRICS) and set(tested["metric"]) == set(METRICS)
+    assert sorted(rounds.loc[rounds["model"] == "train", "round"]) == [1, 2, 3, 4]
+    accuracy = tested[(tested["metric"] == "accuracy") & (tested["model"] == "gm")].pivot(
+        index="round", columns="scope", values="value"
+    )
+    assert (accuracy["worst"] <= accuracy["mean"]).all()
+    # Test sets are of one size here, so the pooled accuracy is the clients' mean.
+    assert accuracy["mean"].to_numpy() == pytest.approx(accuracy["pooled"].to_numpy())
+
+
+def test_the_network_learns(trained: Path) -> None:
+    rounds = pd.read_parquet(trained / "rounds.parquet").set_index(["model", "scope", "metric", "round"])["value"]
+    assert rounds["gm", "pooled", "accuracy", 4] > rounds["gm", "pooled", "accuracy", 0] + 0.3
+    assert rounds["pm", "pooled", "accuracy", 4] > rounds["gm", "pooled", "accuracy", 4]
+
+
+def test_kept_states_are_the_last_and_the_best_of_the_window(trained: Path) -> None:
+    state, record = read_state(trained / "state.safetensors"), read_json(trained / "run.json")
+    assert {name.split("/")[0] for name in state} == {"last", "best-pm", "best-gm"}
+    assert int(state["last/round"]) == 4
+    rounds = pd.read_parquet(trained / "rounds.parquet")
+    for model in ("pm", "gm"):
+        pooled = rounds[(rounds["model"] == model) & (rounds["metric"] == "accuracy") & (rounds["scope"] == "pooled")]
+        window = pooled[pooled["round"] >= 2]
+        best = int(window.loc[window["value"].idxmax(), "round"])
+        assert int(state[f"best-{model}/round"]) == best == record["best_round"][model]
+
+
+def test_the_record_says_where_the_numbers_come_from(trained: Path) -> None:
+    record = read_json(trained / "run.json")
+    assert record["spec"] == small_run().spec and record["outcome"] == "finished" and record["lift"] == "vmap"
+    assert record["floats"] == {"down": 79510, "up": 79510, "kept": 0}
+    assert len(record["round_ended"]) == 4 and record["round_ended"] == sorted(record["round_ended"])
+    assert record["dataset"]["name"] == "mnist-5k" and len(record["split"]["md5"]) == 32
+    assert not (trained / "checkpoint").exists()
+
+
+def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp_path: Path) -> None:
+    run = small_run()
+    dataset, split = prepare(trained.parent, run)
+    evaluate(run, trained / "state.safetensors", dataset, split, tmp_path / "evaluation.parquet", Execution())
+    found = pd.read_parquet(tmp_path / "evaluation.parquet")
+    assert tuple(found.columns) == EVALUATION_COLUMNS
+    assert len(found) == 3 * 2 * 11 * len(METRICS)
+    rounds = pd.read_parquet(trained / "rounds.parquet")
+    for model in ("pm", "gm"):
+        for metric in METRICS:
+            during = rounds.query(f"round == 4 and model == '{model}' and scope == 'pooled' and metric == '{metric}'")[
+                "value"
+            ].item()
+            after = found.query(f"state == 'last' and model == '{model}' and client == -1 and metric == '{metric}'")[
+                "value"
+            ].item()
+            assert during == after
+
+
+def test_a_damaged_checkpoint_is_said_and_does_not_change_the_result(
+    trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stop after round 3, truncate the newest checkpoint, start again."""
+
+    class Stop(Exception):
+        pass
+
+    def stop_after_three(folder: Path, round_: int, *args: object) -> None:
+        save(folder, round_, *args)
+        if round_ == 3:
+            raise Stop
+
+    save = checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", stop_after_three)
+    with pytest.raises(Stop):
+        train_in(tmp_path, small_run(), checkpoint_seconds=0)
+    monkeypatch.setattr(checkpoint, "save", save)
+    newest = tmp_path / "run/checkpoint/round-000003/state.safetensors"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    with caplog.at_level(logging.INFO, logger=training.LOG.name):
+        train_in(tmp_path, small_run(), checkpoint_seconds=0)
+    assert "round-000003 is not used" in caplog.text and "resumed after round 2" in caplog.text
+    for name in ("state.safetensors", "rounds.parquet"):
+        assert (tmp_path / "run" / name).read_bytes() == (trained / name).read_bytes()
+
+
+def test_a_checkpoint_of_other_code_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoint.save(tmp_path / "run/checkpoint", 3, {"run": small_run().id, "code": "old"}, {}, {})
+    train_in(tmp_path, small_run(), code="test")
+    assert "another code (old, this is test)" in caplog.text
+
+
+def kill_near_round(job: subprocess.Popen[bytes], folder: Path, round_: int, delay: float) -> None:
+    """Kill -9 a little after a checkpoint of `round_` or later has appeared."""
+    while job.poll() is None and not any(int(path.name[6:]) >= round_ for path in folder.glob("round-*")):
+        time.sleep(0.001)
+    time.sleep(delay)
+    job.send_signal(signal.SIGKILL)
+    job.wait()
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_the_state_is_that_of_an_undisturbed_run(tmp_path: Path) -> None:
+    """Every round writes a checkpoint, so kills fall into training, testing and writing alike."""
+    calm, rough, chance = tmp_path / "calm", tmp_path / "rough", random.Random(0)
+    script = (
+        f"import sys; sys.path[:0] = [{str(HERE)!r}, {str(HERE.parent)!r}]; import torch; torch.set_num_threads(1);"
+        "from pathlib import Path; from embedded import small_run, train_in;"
+        "train_in(Path(sys.argv[1]), small_run(40), checkpoint_seconds=0)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(calm)], check=True)
+    for round_ in sorted(chance.sample(range(1, 38), 4)):
+        job = subprocess.Popen([sys.executable, "-c", script, str(rough)])
+        kill_near_round(job, rough / "run/checkpoint", round_, chance.uniform(0, 0.1))
+        assert job.returncode == -signal.SIGKILL
+    assert not (rough / "run/state.safetensors").exists()
+    subprocess.run([sys.executable, "-c", script, str(rough)], check=True)
+    for name in ("state.safetensors", "rounds.parquet"):
+        assert (rough / "run" / name).read_bytes() == (calm / "run" / name).read_bytes()

@@ -1,0 +1,53 @@
+"""A copy of the project whose files a test may edit, and Snakemake as a user would call it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from artefacts import ROOT
+
+PARTS = ("Snakefile", "workflow", "config", "profiles", "src", "pyproject.toml", "data.dvc")
+
+
+def copy_project(target: Path) -> Path:
+    """The project's own files at `target`, with the `slurm` link, without results."""
+    target.mkdir(parents=True, exist_ok=True)
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, target / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy(source, target / part)
+    (target / "slurm").symlink_to("profiles/slurm")
+    return target
+
+
+def snakemake(
+    folder: Path, *arguments: str, check: bool = True, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `snakemake` in a copy of the project, with that copy's own sources."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("MLFLOW_TRACKING_URI", "FEDBAYES_DATA")}
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "snakemake"), *arguments],
+        cwd=folder,
+        env=clean | {"PYTHONPATH": str(folder / "src")} | environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"snakemake {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def planned(folder: Path, *arguments: str) -> dict[str, int]:
+    """Jobs a dry run would start, by rule; empty when there is nothing to do."""
+    text = snakemake(folder, *arguments, "-n", "--quiet", "rules").stdout
+    lines = [line.split() for line in text.splitlines()]
+    jobs = {words[0]: int(words[1]) for words in lines if len(words) == 2 and words[1].isdigit()}
+    jobs.pop("total", None)
+    return jobs

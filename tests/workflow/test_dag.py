@@ -1,0 +1,63 @@
+"""What a dry run says in a bare clone: quickly, without data, and with one sentence for a mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkout import copy_project, planned, snakemake
+
+ONE_RUN = {"fetch", "partition", "train", "evaluate", "index", "summarize", "compare", "tables", "figures", "report",
+           "store", "track", "track_means", "all"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_project(tmp_path_factory.mktemp("clone"))
+
+
+def test_smoke_plans_one_run_through_every_rule(clone: Path) -> None:
+    assert planned(clone) == dict.fromkeys(ONE_RUN, 1)
+
+
+def test_scale_paper_plans_every_cell_once(clone: Path) -> None:
+    jobs = planned(clone, "--config", "scale=paper")
+    assert (jobs["train"], jobs["evaluate"], jobs["track"], jobs["partition"]) == (12, 12, 12, 12)
+    assert (jobs["fetch"], jobs["tables"], jobs["report"]) == (1, 1, 1)
+
+
+def test_parts_of_the_campaign_by_name(clone: Path) -> None:
+    assert planned(clone, "results/smoke/tables/pfedbayes/table1.html")["tables"] == 1
+    jobs = planned(clone, "results/paper/reproduction/pfedbayes.csv", "--config", "scale=paper", "seeds=[0]")
+    assert jobs["train"] == 4 and "track" not in jobs
+
+
+def test_the_literal_slurm_profile_is_found(clone: Path) -> None:
+    done = snakemake(clone, "--profile", "slurm", "-n")
+    assert "train" in done.stdout and "slurm" in done.stdout + done.stderr
+
+
+def test_a_planning_process_imports_neither_torch_nor_mlflow(clone: Path) -> None:
+    (clone / "spy").mkdir(exist_ok=True)
+    for name in ("torch", "mlflow", "torchvision"):
+        (clone / "spy" / f"{name}.py").write_text(f"raise ImportError('{name} was imported while planning')")
+    path = f"{clone / 'src'}:{clone / 'spy'}"
+    assert snakemake(clone, "-n", PYTHONPATH=path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["scale=papr"], ["scale", "did you mean 'paper'?"]),
+        (["papers=[pfedbaies]"], ["unknown paper", "did you mean 'pfedbayes'?"]),
+        (["sedes=[0]"], ["unknown key", "did you mean 'seeds'?"]),
+        (["execution={device: gpu}"], ["execution.device", "'gpu'"]),
+    ],
+)
+def test_a_mistake_is_one_sentence_without_traceback(clone: Path, arguments: list[str], words: list[str]) -> None:
+    done = snakemake(clone, "-n", "--config", *arguments, check=False)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("fedbayes: ")]
+    assert done.returncode != 0 and len(said) == 1 and "Traceback" not in done.stdout + done.stderr
+    for word in words:
+        assert word in said[0]
