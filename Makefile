@@ -8,6 +8,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 CORES  ?= all
 ARGS   ?=
+SCALE  ?= paper
 
 .PHONY: reproduce test lint fast-test ui report splits commit-splits schema freeze lock clean
 
@@ -48,9 +49,9 @@ commit-splits: $(READY)
 schema: $(READY)
 	$(BIN)/python -m fedbayes.schema
 
-# Copy finished results of a scale into docs/reproduction/ and the README.
+# Copy finished results of a scale (SCALE=paper or reduced) into docs/reproduction/ and the README.
 freeze: $(READY)
-	$(BIN)/python -m fedbayes.analysis.freeze $(ARGS)
+	$(BIN)/python -m fedbayes.analysis.freeze $(SCALE)
 
 # requirements.lock: exact versions of what pyproject.toml asks for; torch's own build and its drivers are left to pip.
 lock: $(READY)

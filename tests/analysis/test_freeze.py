@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from campaign import Campaign
-from fedbayes.analysis.freeze import END, START, freeze, readme_table, rewrite_readme
+from fedbayes.analysis.freeze import END, START, freeze, freeze_scale, readme_table, rewrite_readme
 from fedbayes.reading import ConfigError
 
 
 @pytest.fixture
 def frozen(full: Campaign, tmp_path: Path) -> Path:
-    target = tmp_path / "pfedbayes-paper.csv"
+    target = tmp_path / "pfedbayes.csv"
     freeze(full.reproduction, full.root, target)
     return target
 
@@ -101,3 +102,31 @@ def test_a_readme_without_marks_is_left_alone(frozen: Path, tmp_path: Path) -> N
 
 def test_no_frozen_results_are_said_in_words() -> None:
     assert readme_table([]) == "No results have been frozen yet.\n"
+
+
+def test_smoke_is_never_frozen_and_nothing_is_not_frozen(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="smoke proves nothing"):
+        freeze_scale("smoke", tmp_path)
+    with pytest.raises(ConfigError, match="no results at scale paper"):
+        freeze_scale("paper", tmp_path)
+
+
+def test_one_command_renews_every_page(full: Campaign, tmp_path: Path) -> None:
+    shutil.copytree(full.root / "results", tmp_path / "results")
+    target = tmp_path / "results/paper/reproduction/pfedbayes.csv"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(full.reproduction, target)
+    for page in ("README.md", "docs/papers/pfedbayes.md"):
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / page).write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    freeze_scale("paper", tmp_path)
+    for page in ("README.md", "docs/papers/pfedbayes.md"):
+        text = (tmp_path / page).read_text()
+        assert "87.38" in text and "old" not in text and text.endswith("after\n")
+
+
+def test_rows_stand_in_the_papers_order(full: Campaign, frozen: Path) -> None:
+    earlier = read(frozen).assign(setting=["large", "medium"], variant="")
+    earlier.to_csv(frozen, index=False)
+    freeze(full.reproduction, full.root, frozen)
+    assert list(read(frozen)["setting"]) == ["small", "small", "medium", "large"]

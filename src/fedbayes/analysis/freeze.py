@@ -1,11 +1,13 @@
-"""Finished results kept in the repository: `docs/reproduction/<paper>-<scale>.csv`, and the README's table of them.
+"""Finished results kept in the repository, and the tables of them in the README and on the papers' pages.
 
+`python -m fedbayes.analysis.freeze <scale>` (or `make freeze`) brings `docs/reproduction/<paper>.csv` up to date.
 `results/` is never committed; these small files are. Freezing a part of a campaign leaves the rows of all other cells
 as they were.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -16,11 +18,12 @@ import pandas as pd
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import NUMBERS, read_reproduction
 from fedbayes.io import read_json, write_text, write_with
-from fedbayes.reading import complain
+from fedbayes.reading import ConfigError, complain
 
-KEY = ["table", "dataset", "setting", "variant", "method", "preset", "metric"]
+PRINTED = ["table", "dataset", "setting", "method", "metric"]
+KEY = [*PRINTED, "variant", "preset", "scale"]
 COLUMNS = ["paper", "paper_name", *KEY, "model", "unit", "printed", *NUMBERS, "verdict", "why_no_verdict", "doubtful"]
-COLUMNS += ["scale", "ran_on", "stand_in_for", "seeds", "seed_list", "reduction", "runs", "hardware", "hours", "commit"]
+COLUMNS += ["ran_on", "stand_in_for", "seeds", "seed_list", "reduction", "runs", "hardware", "hours", "commit"]
 
 START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
 README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Ours", "Published", "Difference", "Seeds"]
@@ -42,7 +45,16 @@ def freeze(reproduction: Path, root: Path, target: Path) -> None:
     fresh = fresh.assign(**{column: fresh[column].astype(float).map(_digits) for column in [*NUMBERS, "hours"]})
     old = pd.read_csv(target, dtype=str, keep_default_na=False) if target.exists() else fresh.iloc[:0]
     merged = pd.concat([old, fresh.astype(str)], ignore_index=True).drop_duplicates(KEY, keep="last")
-    write_with(target, partial(merged.sort_values(KEY)[COLUMNS].to_csv, index=False))
+    write_with(target, partial(_in_printed_order(merged, rows)[COLUMNS].to_csv, index=False))
+
+
+def _in_printed_order(frozen: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Frozen rows in the order in which the paper prints its numbers, withdrawn numbers last."""
+    place = {key: at for at, key in enumerate(rows[PRINTED].drop_duplicates().itertuples(index=False, name=None))}
+    placed = frozen.assign(
+        place=[place.get(key, len(place)) for key in frozen[PRINTED].itertuples(index=False, name=None)]
+    )
+    return placed.sort_values(["place", "variant", "preset", "scale"])
 
 
 def _digits(value: float) -> str:
@@ -111,3 +123,24 @@ def rewrite_readme(readme: Path, frozen: Sequence[Path]) -> None:
     if not start or not end:
         raise complain(str(readme), "", f"expected the lines {START} and {END}, in this order")
     write_text(readme, f"{before}{START}\n{readme_table(frozen)}{END}{after}")
+
+
+def freeze_scale(scale: str, root: Path) -> None:
+    """Freeze every paper that has results at a scale, and renew the tables of the README and of the papers' pages."""
+    if scale not in ("reduced", "paper"):
+        raise complain("make freeze", "scale", f"found {scale!r}; allowed: reduced, paper (smoke proves nothing)")
+    results = sorted((root / "results" / scale / "reproduction").glob("*.csv"))
+    if not results:
+        raise complain("make freeze", "", f"there are no results at scale {scale} under results/ to freeze")
+    for file in results:
+        target = root / "docs/reproduction" / file.name
+        freeze(file, root, target)
+        rewrite_readme(root / "docs/papers" / f"{file.stem}.md", [target])
+    rewrite_readme(root / "README.md", sorted((root / "docs/reproduction").glob("*.csv")))
+
+
+if __name__ == "__main__":
+    try:
+        freeze_scale(sys.argv[1] if len(sys.argv) > 1 else "paper", Path("."))
+    except ConfigError as error:
+        sys.exit(f"fedbayes: {error}")
