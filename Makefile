@@ -29,9 +29,10 @@ lint: $(READY)
 	$(BIN)/lint-imports
 	$(BIN)/snakemake --lint
 
-# The MLflow pages, on this machine only.
+# The MLflow pages, on this machine only. MLflow's own start page is about language models: this address is the table.
 ui: $(READY)
-	$(BIN)/mlflow ui --host 127.0.0.1 --workers 1
+	@echo "Open http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning&viewStateShareKey=reproduction"
+	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --host 127.0.0.1 --port 5000 --workers 1
 
 # Snakemake's own report with provenance and runtimes, after a reproduction.
 report: $(READY)

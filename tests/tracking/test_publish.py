@@ -70,7 +70,7 @@ def test_final_and_best_are_single_values(published: Campaign) -> None:
         (0, started + 1000 * ROUNDS, accuracy_at(run, ROUNDS))
     ]
     assert published.history(SEED1, "best/gm/clean/accuracy") == [(0, started + 1000 * best, accuracy_at(run, best))]
-    assert published.history(SEED1, "best/gm/round") == [(0, started + 1000 * best, best)]
+    assert published.history(SEED1, "best/gm/clean/round") == [(0, started + 1000 * best, best)]
     assert "final/pm/clean/accuracy" in published.run(SEED1).data.metrics
     assert "best/pm/clean/accuracy" not in published.run(SEED1).data.metrics, "there is no state best-pm"
 

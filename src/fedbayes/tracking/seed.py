@@ -125,7 +125,7 @@ class Seed:
             if kind and row["client"] == POOLED:
                 tested[f"{kind}/" + metric_name(row["model"], row["condition"], row["metric"])] = row
                 if kind == "best":
-                    tested[f"best/{row['model']}/round"] = row | {"value": row["round"]}
+                    tested[f"best/{row['model']}/clean/round"] = row | {"value": row["round"]}
         for name, row in tested.items():
             yield Metric(name, row["value"], self.time_of(row["round"]), 0)
 

@@ -196,5 +196,5 @@ def _description(paper: PaperInfo) -> str:
         "the tables and figures. The saved view *Ours beside theirs* shows the columns to compare.\n\n"
         "Metrics are named `model/condition/metric`: `pm` is the personal model of each client, `gm` the global one; "
         "plain names pool the test samples of all clients, `/mean` and `/worst` are over clients. `final/` is the last "
-        "round, `best/` the best round in the paper's window (`best/gm/round`). Accuracies are fractions."
+        "round, `best/` the best round in the paper's window (`best/gm/clean/round`). Accuracies are fractions."
     )
