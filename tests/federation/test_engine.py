@@ -9,7 +9,7 @@ import toy
 from fedbayes.federation import trees
 from fedbayes.federation.contract import Feed
 from fedbayes.federation.loop import Federation, State, advance, choose, start
-from plain import fedavg
+from plain_fedavg import fedavg
 from toy import after
 
 
