@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedbayes.federation.cohort import Lift
 from fedbayes.federation.contract import Feed
+from fedbayes.federation.lifting import Lift, Lifting
 from fedbayes.federation.loop import Federation, State, rounds, start
 from fedbayes.federation.resident import Resident, shards
 from fedbayes.methods import load_method
@@ -51,6 +51,7 @@ def federation(
     feed: Feed | None = None,
     lift: Lift = "vmap",
     chunk: int | None = None,
+    compiled: bool = False,
     seed: int = 0,
     clients_per_round: int | None = None,
     trains: Any = "selected",
@@ -63,8 +64,7 @@ def federation(
         seed=seed,
         clients_per_round=clients_per_round or len(sizes),
         trains=trains,
-        lift=lift,
-        chunk=chunk,
+        lifting=Lifting(lift, compiled, chunk),
     )
 
 

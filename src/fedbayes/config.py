@@ -275,6 +275,7 @@ class Execution(Record):
         60.0, description="Least time between two checkpoints of a run; 0 writes one every round."
     )
     lift: Literal["auto", "vmap", "loop"] = Field("auto", description="How clients are lifted over a batch axis.")
+    compile: Literal["auto", "yes", "no"] = Field("auto", description="Whether the steps of a run are compiled.")
     chunk: PositiveInt | None = Field(None, description="Clients in memory at once; empty means all.")
 
 

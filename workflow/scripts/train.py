@@ -1,6 +1,10 @@
 """Rule train: one run."""
 
+import os
 from pathlib import Path
+
+# Compiled steps are kept between jobs; PyTorch reads this when it is imported.
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path("resources/compiled").resolve()))
 
 import torch
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedbayes.evaluation.metrics import HIGHER_IS_BETTER, METRICS
 from fedbayes.federation import rng, trees
-from fedbayes.federation.cohort import Guests, lifted, visit_all
+from fedbayes.federation.cohort import Guests, visit_all
 from fedbayes.federation.contract import Model
 from fedbayes.federation.loop import Federation, State, send
 
@@ -58,8 +58,7 @@ def predict_pm(federation: Federation, state: State) -> Predictions:
         federation.feed,
         federation.key("adapt"),
         int(state.round),
-        federation.lift,
-        federation.chunk,
+        federation.lifting,
     )
     return _predict(federation, adapted.out["pm"], stacked=True, round_=int(state.round))
 
@@ -78,8 +77,8 @@ def _predict(federation: Federation, model: Model, stacked: bool, round_: int) -
     """Predict block by block, clients side by side; padding is dropped at the end."""
     data, test = federation.data, federation.data.test
     population, largest = test.rows.shape
-    size = 1 if federation.lift == "loop" else (federation.chunk or population)
-    run = lifted(federation.method.predict, federation.lift, (0 if stacked else None, 0, 0))
+    size = federation.lifting.clients_at_once(population)
+    run = federation.lifting.over(federation.method.predict, (0 if stacked else None, 0, 0))
     keys = rng.fold(federation.key("predict").to(data.device), round_, torch.arange(population, device=data.device))
     parts = []
     with torch.no_grad():

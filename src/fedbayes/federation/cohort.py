@@ -1,47 +1,21 @@
-"""One visit at every client of a cohort: a function written for one client, lifted over all of them.
+"""One visit at every client of a cohort: begin, the steps of each phase, end.
 
-Two ways to lift, chosen by a static rule and never by a timing:
-
-- `vmap`: the clients' states are stacked along a first axis and each step runs once for all of them;
-- `loop`: the same code, one client at a time, for what cannot be vmapped or is slower so.
-
-Within one way of lifting, results are the same bits whatever the chunk size and the order of clients.
+Clients of unequal size or with unequal numbers of steps run under masks; a cohort too large for memory runs in chunks.
+Neither changes a number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedbayes.federation import feed as feeding
 from fedbayes.federation import rng, trees
-from fedbayes.federation.contract import Batch, Client, Down, Feed, Method, Phase, Tree, Visit, Work
+from fedbayes.federation.contract import Batch, Client, Down, Feed, Phase, Tree, Visit, Work
+from fedbayes.federation.lifting import Lifting
 from fedbayes.federation.resident import Resident
-
-Lift = Literal["vmap", "loop"]
-
-
-def choose_lift(method: Method, network_kind: str, device: torch.device) -> Lift:
-    """The written rule: loop if the method cannot be traced, the network is recurrent, or it convolves on the CPU."""
-    if not method.traceable or network_kind == "recurrent" or (network_kind == "conv" and device.type == "cpu"):
-        return "loop"
-    return "vmap"
-
-
-def lifted(function: Callable[..., Tree], lift: Lift, in_dims: int | tuple[int | None, ...] = 0) -> Callable[..., Tree]:
-    """A function of one client as a function of stacked clients. Under `loop` the stack must hold a single client."""
-    if lift == "vmap":
-        return torch.vmap(function, in_dims=in_dims)
-
-    def alone(*args: Tree) -> Tree:
-        dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
-        bare = [trees.take(arg, 0) if dim == 0 else arg for arg, dim in zip(args, dims, strict=True)]
-        return trees.each(lambda leaf: leaf.unsqueeze(0), function(*bare))
-
-    return alone
 
 
 class Guests(NamedTuple):
@@ -61,9 +35,9 @@ class Outcome(NamedTuple):
 
 
 def visit_all(
-    visit: Visit, guests: Guests, data: Resident, feed: Feed, key: Tensor, round_: int, lift: Lift, chunk: int | None
+    visit: Visit, guests: Guests, data: Resident, feed: Feed, key: Tensor, round_: int, lifting: Lifting
 ) -> Outcome:
-    """Visit every guest, as many at a time as `chunk` allows.
+    """Visit every guest, as many at a time as memory allows.
 
     Args:
         visit: what happens at one client.
@@ -72,46 +46,48 @@ def visit_all(
         feed: the experiment's feed, for phases that have none of their own.
         key: names the purpose (`train`, `adapt`); folded with round and client inside.
         round_: rounds completed before this visit.
-        lift: how to lift.
-        chunk: clients in memory at once; None means all.
+        lifting: how one client's code runs for many, and how many at a time.
     """
-    size = 1 if lift == "loop" else (chunk or len(guests.ids))
+    present, size = len(guests.ids), lifting.clients_at_once(len(guests.ids))
     outcomes = []
-    for first in range(0, len(guests.ids), size):
-        part = Guests(*(trees.take(member, slice(first, first + size)) for member in guests))
-        outcomes.append(_visit_chunk(visit, part, data, feed, key, round_, lift))
-    return Outcome(trees.concatenate([o.out for o in outcomes]), torch.cat([o.taken for o in outcomes]))
+    for first in range(0, present, size):
+        # The last chunk is filled up with guests visited before: a compiled step serves one number of clients.
+        rows = torch.arange(first, first + size, device=data.device) % present
+        part = Guests(*(trees.take(member, rows) for member in guests)) if size < present else guests
+        outcomes.append(_visit_chunk(visit, part, data, feed, key, round_, lifting))
+    whole = Outcome(trees.concatenate([o.out for o in outcomes]), torch.cat([o.taken for o in outcomes]))
+    return Outcome(trees.take(whole.out, slice(present)), whole.taken[:present])
 
 
 def _visit_chunk(
-    visit: Visit, guests: Guests, data: Resident, feed: Feed, key: Tensor, round_: int, lift: Lift
+    visit: Visit, guests: Guests, data: Resident, feed: Feed, key: Tensor, round_: int, lifting: Lifting
 ) -> Outcome:
     keys = rng.fold(key.to(data.device), round_, guests.ids)
     facts = data.facts(guests.ids, round_)
-    work = lifted(visit.begin, lift)(guests.down, guests.clients, facts, rng.fold(keys, 0))
+    work = lifting.over(visit.begin)(guests.down, guests.clients, facts, rng.fold(keys, 0))
     # What was broadcast has stride 0 along the clients' axis; steps want every client to own its numbers.
     work = trees.each(lambda leaf: leaf.contiguous().clone(), work)
     taken = torch.zeros_like(guests.seen)
     for number, phase in enumerate(visit.phases, start=1):
         own = phase.feed or feed
-        work, batches = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken, lift)
+        work, batches = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken, lifting)
         if own.split == "train":
             taken = taken + batches
-    return Outcome(lifted(visit.end, lift)(work), taken)
+    return Outcome(lifting.over(visit.end)(work), taken)
 
 
 def _run_phase(
-    phase: Phase, feed: Feed, work: Work, guests: Guests, data: Resident, keys: Tensor, taken: Tensor, lift: Lift
+    phase: Phase, feed: Feed, work: Work, guests: Guests, data: Resident, keys: Tensor, taken: Tensor, lifting: Lifting
 ) -> tuple[Work, Tensor]:
     """All steps of one phase; clients that need fewer steps than others stand still under a mask."""
     shards = data.train if feed.split == "train" else data.test
     sizes = shards.sizes[guests.ids].tolist()
     if phase.length is not None:
-        counts = [int(n) for n in lifted(phase.length, lift)(work).tolist()]
+        counts = [int(n) for n in lifting.over(phase.length)(work).tolist()]
     else:
         counts = [feeding.steps_in(feed, size) for size in sizes]
     rows, masks = _gather_plan(feed, sizes, counts, guests.seen + taken, keys, shards.rows[guests.ids])
-    step, most = lifted(phase.step, lift), max(counts)
+    step, most = lifting.step(phase.step), max(counts)
     ragged = min(counts) < most
     needed = torch.tensor(counts, device=data.device)
     for t in range(most):

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from fedbayes.federation import rng, trees
-from fedbayes.federation.cohort import Guests, Lift, lifted, visit_all
+from fedbayes.federation.cohort import Guests, visit_all
 from fedbayes.federation.contract import Client, Cohort, Down, Feed, Info, Method, Server
+from fedbayes.federation.lifting import Lifting
 from fedbayes.federation.resident import Resident
 
 
@@ -42,8 +43,7 @@ class Federation:
     seed: int
     clients_per_round: int
     trains: Literal["selected", "all"]
-    lift: Lift
-    chunk: int | None = None
+    lifting: Lifting
 
     def key(self, purpose: str) -> Tensor:
         """The first key of a purpose under this federation's seed."""
@@ -76,7 +76,7 @@ def advance(federation: Federation, state: State) -> tuple[State, Report]:
     down = send(federation, state.server, ids)
     guests = Guests(ids, down, trees.take(state.clients, ids), state.seen[ids])
     outcome = visit_all(
-        method.train, guests, data, federation.feed, federation.key("train"), round_, federation.lift, federation.chunk
+        method.train, guests, data, federation.feed, federation.key("train"), round_, federation.lifting
     )
     clients, up, info = outcome.out
     uploading = torch.isin(ids, chosen).nonzero().squeeze(1)
@@ -94,7 +94,7 @@ def advance(federation: Federation, state: State) -> tuple[State, Report]:
 
 def send(federation: Federation, server: Server, ids: Tensor) -> Down:
     """What the server sends to each of `ids`, stacked."""
-    return lifted(federation.method.send, "vmap", (None, 0))(server, ids)
+    return torch.vmap(federation.method.send, in_dims=(None, 0))(server, ids)
 
 
 def choose(federation: Federation, round_: int) -> Tensor:

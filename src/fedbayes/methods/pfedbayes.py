@@ -55,9 +55,7 @@ class Config(MethodConfig):
     lr_global: float = Field(ge=0, description="eta_2, step size of the localized global model.")
     zeta: float = Field(ge=0, description="zeta, weight of the KL term; the theory asks for >= 1, Table 2 runs 0.5.")
     kl_divisor: float = Field(gt=0, description="The KL term's weight is zeta over this: 1 in the text, R in the code.")
-    global_kl: Literal["plain", "weighted"] = Field(
-        description="Weight of the second step's KL: 1, or as above."
-    )
+    global_kl: Literal["plain", "weighted"] = Field(description="Weight of the second step's KL: 1, or as above.")
     likelihood: Literal["dataset", "batch"] = Field(description="n/b times the batch's sum, or the sum itself.")
     noise_std: float = Field(ge=0, description="Standard deviation of the noise g in theta = mu + sigma g.")
     draws: PositiveInt = Field(description="K, weight samples a personal step averages over.")

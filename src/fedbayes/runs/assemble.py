@@ -10,12 +10,14 @@ import torch
 from fedbayes.config import Execution
 from fedbayes.data.fetch import load
 from fedbayes.data.splits import read_split
-from fedbayes.federation.cohort import choose_lift
-from fedbayes.federation.contract import Feed
+from fedbayes.federation.contract import Feed, Method
+from fedbayes.federation.feed import steps_in
+from fedbayes.federation.lifting import Lifting, choose_compiled, choose_lift
 from fedbayes.federation.loop import Federation
 from fedbayes.federation.resident import Resident, normalise, shards
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
+from fedbayes.models.network import Network
 from fedbayes.reading import ConfigError
 
 
@@ -32,9 +34,19 @@ def assemble(spec: dict[str, Any], dataset_folder: Path, split_file: Path, execu
         seed=spec["seed"],
         clients_per_round=spec["training"]["clients_per_round"],
         trains=spec["training"]["trains"],
-        lift=choose_lift(method, network.kind, device) if execution.lift == "auto" else execution.lift,
-        chunk=execution.chunk,
+        lifting=choose_lifting(spec, method, network, data, execution),
     )
+
+
+def choose_lifting(
+    spec: dict[str, Any], method: Method, network: Network, data: Resident, execution: Execution
+) -> Lifting:
+    """How this run's clients are lifted: the written rules, or what the user asks for."""
+    kind = choose_lift(method, network.kind, data.device) if execution.lift == "auto" else execution.lift
+    steps = steps_in(Feed(**spec["local"]), int(data.train.sizes.max())) * int(spec["training"]["rounds"])
+    asked = {"yes": kind == "vmap", "no": False}
+    compiled = asked.get(execution.compile, choose_compiled(kind, steps, data.device))
+    return Lifting(kind, compiled, execution.chunk)
 
 
 def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, device: torch.device) -> Resident:

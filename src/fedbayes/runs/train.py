@@ -59,7 +59,7 @@ def train(
         show: called with a line for people now and then.
     """
     federation = assemble(run.spec, dataset_folder, split_file, execution)
-    identity = {"run": run.id, "code": code, "lift": federation.lift, "torch": torch.__version__}
+    identity = {"run": run.id, "code": code, "lifting": str(federation.lifting), "torch": torch.__version__}
     session = _Session(run, federation, target, identity, execution, show)
     session.run_to_end()
     write_state(target / "state.safetensors", session.saved_states(), {"run": run.id, "code": code})
@@ -92,7 +92,7 @@ class _Session:
         """All rounds that are left, with a checkpoint every so often."""
         if not self.progress.rows:
             self._test()
-        LOG.info("run %s, lift %s, from round %d of %d", self.run.id, self.federation.lift, self.done, self.last_round)
+        LOG.info("run %s, %s, from round %d of %d", self.run.id, self.federation.lifting, self.done, self.last_round)
         began, before, saved, shown = time.monotonic(), self.progress.seconds, time.monotonic(), 0.0
         first = self.done
         for state, report in rounds(self.federation, self.state, self.last_round):
@@ -132,7 +132,8 @@ class _Session:
             "outcome": "finished",
             "dataset": provenance.dataset_record(dataset_folder),
             "split": provenance.split_record(split_file),
-            "lift": self.federation.lift,
+            "lift": self.federation.lifting.kind,
+            "compiled": self.federation.lifting.compiled,
             "versions": provenance.versions(),
             "commit": commit(),
             "hardware": provenance.hardware(self.federation.data.device),
