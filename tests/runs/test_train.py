@@ -149,3 +149,20 @@ def test_killed_at_random_moments_the_state_is_that_of_an_undisturbed_run(tmp_pa
     subprocess.run([sys.executable, "-c", script, str(rough)], check=True)
     for name in ("state.safetensors", "rounds.parquet"):
         assert (rough / "run" / name).read_bytes() == (calm / "run" / name).read_bytes()
+
+
+def test_a_diverging_run_is_a_result(tmp_path: Path) -> None:
+    """A step size of 1e30 turns the loss into NaN: the run ends early, says so, and has a number for every round."""
+    run = small_run(rounds=6, lr=1e30)
+    target = train_in(tmp_path, run)
+    record = read_json(target / "run.json")
+    assert record["outcome"] == "diverged" and "the training loss is" in record["diverged"]["reason"]
+    stopped = record["diverged"]["round"]
+    assert 1 <= stopped < 6 and len(record["round_ended"]) < 6
+    rounds = pd.read_parquet(target / "rounds.parquet")
+    accuracy = rounds.query("model == 'gm' and scope == 'pooled' and metric == 'accuracy'").set_index("round")["value"]
+    assert list(accuracy.index) == list(range(7))
+    assert set(accuracy.loc[stopped:]) == {accuracy[stopped]} and accuracy[stopped] < 0.2
+    dataset, split = prepare(tmp_path, run)
+    evaluate(run, target / "state.safetensors", dataset, split, tmp_path / "evaluation.parquet", Execution())
+    assert not pd.read_parquet(tmp_path / "evaluation.parquet").empty

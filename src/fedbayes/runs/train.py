@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Progress:
     seconds: float = 0.0  # at work, pauses between a kill and a restart left out
     round_ended: list[float] = field(default_factory=list)
     floats: dict[str, int] = field(default_factory=dict)
+    diverged: dict[str, Any] | None = None  # round and reason, where the loss stopped being a number
 
 
 def train(
@@ -98,7 +100,10 @@ class _Session:
         for state, report in rounds(self.federation, self.state, self.last_round):
             self.state = state
             loss = self._note(report)
-            tested = self._test() if self._is_due() else {}
+            if not math.isfinite(loss):
+                self._stop_diverged(loss)
+                break
+            tested = self._test() if self._is_due(self.done) else {}
             now = time.monotonic()
             self.progress.seconds = before + now - began
             self.progress.round_ended.append(time.time())
@@ -110,6 +115,20 @@ class _Session:
             if now - saved >= self.interval and self.done < self.last_round:
                 self._checkpoint()
                 saved = time.monotonic()
+
+    def _stop_diverged(self, loss: float) -> None:
+        """End a run whose loss is NaN or infinite: a result like any other, as the papers print such rows.
+
+        The model stays what it is, so its test values stand for all rounds that are left.
+        """
+        at = self.done
+        self.progress.diverged = {"round": at, "reason": f"the training loss is {loss}"}
+        self.show(f"run {self.run.id} diverged at round {at}: the training loss is {loss}")
+        LOG.warning("diverged at round %d: the training loss is %s", at, loss)
+        self._test()
+        tested = [row for row in self.progress.rows if row[0] == at and row[1] != "train"]
+        later = [r for r in range(at + 1, self.last_round + 1) if self._is_due(r)]
+        self.progress.rows += [[r, *row[1:]] for r in later for row in tested]
 
     @property
     def done(self) -> int:
@@ -129,7 +148,8 @@ class _Session:
             "run": self.run.id,
             "spec": self.run.spec,
             "code": code,
-            "outcome": "finished",
+            "outcome": "diverged" if self.progress.diverged else "finished",
+            "diverged": self.progress.diverged,
             "dataset": provenance.dataset_record(dataset_folder),
             "split": provenance.split_record(split_file),
             "lift": self.federation.lifting.kind,
@@ -144,8 +164,8 @@ class _Session:
             "floats": self.progress.floats,
         }
 
-    def _is_due(self) -> bool:
-        return self.done % self.run.spec["protocol"]["every"] == 0 or self.done == self.last_round
+    def _is_due(self, round_: int) -> bool:
+        return round_ % int(self.run.spec["protocol"]["every"]) == 0 or round_ == self.last_round
 
     def _note(self, report: Report) -> float:
         """Keep what a round reports; returns the mean training loss."""
