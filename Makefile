@@ -67,5 +67,6 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+# The environment and Snakemake's notes; results, data and the MLflow store are yours to delete.
 clean:
-	rm -rf $(VENV) .snakemake results resources logs benchmarks mlflow.db mlruns mlartifacts report.zip
+	rm -rf $(VENV) .snakemake

@@ -10,16 +10,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+
+from fedbayes.record import Record
+from fedbayes.split_rules import Split
 
 Scale = Literal["smoke", "reduced", "paper"]
 ModelKind = Literal["pm", "gm"]
 
 
-class Record(BaseModel):
-    """A frozen record that refuses unknown keys and silent conversions."""
+def _once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values, refused if one stands twice: a seed written twice would count as two."""
+    twice = [value for at, value in enumerate(values) if value in values[:at]]
+    if twice:
+        raise ValueError(f"found {twice[0]!r} twice; expected each once")
+    return values
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+Seeds = Annotated[tuple[NonNegativeInt, ...], Field(strict=False, min_length=1), AfterValidator(_once)]
+Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_once)]
+Models = Annotated[tuple[ModelKind, ...], Field(strict=False, min_length=1), AfterValidator(_once)]
+Shown = Annotated[str, Field(pattern=r"^(Table|Figure) \w+$")]
 
 
 class MethodConfig(Record):
@@ -33,74 +44,21 @@ class NetworkConfig(Record):
 # ---------------------------------------------------------------- datasets
 
 
-class DatasetFacts(Record):
-    """What planning must know of a dataset without opening it (`config/datasets.yaml`)."""
+class ArrayFacts(Record):
+    """What `fetch` holds the arrays it made against."""
 
-    title: str = Field(description="Name as people write it, shown in every table.")
     shape: tuple[PositiveInt, ...] = Field(strict=False, description="Shape of one sample, channels first.")
     per_class: tuple[PositiveInt, ...] = Field(strict=False, description="Samples of each class, all parts pooled.")
     sha256: str = Field(pattern="^[0-9a-f]{64}$", description="Digest of the arrays `fetch` writes.")
+
+
+class DatasetFacts(ArrayFacts):
+    """What planning must know of a dataset without opening it (`config/datasets.yaml`)."""
+
+    title: str = Field(description="Name as people write it, shown in every table.")
     source: str = Field(description="Where the data come from, in words.")
     stand_in_for: str | None = Field(None, description="The dataset this one stands in for, if it is a stand-in.")
     embedded: str | None = Field(None, description="The embedded set that scale `smoke` runs in its place.")
-
-
-# ---------------------------------------------------------------- splits
-
-
-class PFedBayesSplit(Record):
-    """Blocks of the pooled dataset, a few labels a client (pFedBayes, section 5.1 and its data generator)."""
-
-    rule: Literal["pfedbayes"]
-    clients: PositiveInt = Field(description="N, number of clients.")
-    labels_per_client: PositiveInt = Field(description="Labels each client holds.")
-    train_per_class: PositiveInt = Field(description="Training samples of each class at each client.")
-    test_per_class: PositiveInt = Field(description="Test samples of each class at each client.")
-    stratified: bool = Field(
-        description="True: exact counts per class. False: each client's data is shuffled as a whole and cut, as the "
-        "public code does, so that counts per class hold only on average."
-    )
-
-    def client_labels(self, client: int, classes: int) -> list[int]:
-        """Labels of a client: (k u + j) mod classes, j < k. With k = 5 of 10 this gives two groups only."""
-        k = self.labels_per_client
-        return [(k * client + j) % classes for j in range(k)]
-
-    def objection(self, per_class: tuple[int, ...]) -> str | None:
-        """Why a dataset with these class counts cannot be split so, or None."""
-        classes = len(per_class)
-        if self.labels_per_client > classes:
-            return f"labels_per_client is {self.labels_per_client}, but the dataset has only {classes} classes"
-        holders = [0] * classes
-        for client in range(self.clients):
-            for label in self.client_labels(client, classes):
-                holders[label] += 1
-        block = self.train_per_class + self.test_per_class
-        for label, (wanted, available) in enumerate(zip(holders, per_class, strict=True)):
-            if wanted * block > available:
-                return (
-                    f"class {label} must give {wanted} clients {block} samples each "
-                    f"(train_per_class {self.train_per_class} + test_per_class {self.test_per_class}), "
-                    f"{wanted * block} in all, but has only {available}"
-                )
-        return None
-
-
-# A second rule turns this into a union discriminated by `rule`.
-Split = PFedBayesSplit
-
-
-def split_name(split: Split) -> str:
-    """The folder name of a split, readable and unique: `pfedbayes-clients10-labels_per_client5-...`."""
-    parts: list[str] = [split.rule]
-    for key, value in split.model_dump().items():
-        if key == "rule":
-            continue
-        if isinstance(value, bool):
-            parts.append(key if value else f"not_{key}")
-        else:
-            parts.append(f"{key}{value}")
-    return "-".join(parts)
 
 
 # ---------------------------------------------------------------- one run
@@ -138,7 +96,7 @@ class Local(Record):
 class Protocol(Record):
     """When and which models are tested, and which rounds the paper's number is taken from."""
 
-    models: tuple[ModelKind, ...] = Field(strict=False, description="Models tested during training: pm, gm or both.")
+    models: Models = Field(description="Models tested during training: pm, gm or both.")
     every: PositiveInt = Field(description="Test after every n-th round (and before the first and after the last).")
     window: tuple[int, int] = Field(
         strict=False, description="Rounds [first, last] of which the paper prints the best; both ends belong."
@@ -166,7 +124,7 @@ class Setting(Record):
     """One column of a table: a dataset and how it is split."""
 
     title: str
-    published: PublishedKey
+    published: PublishedKey | None = Field(None, description="Empty for a setting the paper does not have.")
     dataset: str
     split: Split
     variant: str = Field("", description="How this reading of the paper differs from the main one; empty for that.")
@@ -176,7 +134,7 @@ class MethodEntry(Record):
     """One row of a table: a method, its presets and what this paper sets differently."""
 
     method: str = Field(description="File name under `src/fedbayes/methods/`.")
-    presets: tuple[str, ...] = Field(("paper",), strict=False, description="Presets to run, each its own row.")
+    presets: Names = Field(("paper",), description="Presets to run, each its own row.")
     set: dict[str, Any] = Field(default_factory=dict, description="Fields of the method this paper sets itself.")
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     protocol: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `protocol`.")
@@ -186,7 +144,7 @@ class Experiment(Record):
     """A table or figure of a paper: settings (columns) x methods (rows), everything else shared."""
 
     title: str
-    shows: tuple[str, ...] = Field(strict=False, description="Tables and figures of the paper made from it.")
+    shows: tuple[Shown, ...] = Field(strict=False, description="Tables and figures of the paper made from it.")
     published_table: str = Field(description="`table` column of `config/published.csv`.")
     model: NetworkChoice
     preprocess: Preprocess
@@ -207,7 +165,7 @@ class Only(Record):
 class ScaleChanges(Record):
     """What a reduced scale changes. Every change shows up in the tables' `reduction` column by itself."""
 
-    seeds: tuple[NonNegativeInt, ...] = Field(strict=False, min_length=1)
+    seeds: Seeds
     embedded_data: bool = Field(
         default=False, description="Run the embedded set of each dataset instead of the dataset."
     )
@@ -221,7 +179,7 @@ class ScaleChanges(Record):
 class PaperScale(Record):
     """Scale `paper` changes nothing: it may only say which seeds to run."""
 
-    seeds: tuple[NonNegativeInt, ...] = Field(strict=False, min_length=1)
+    seeds: Seeds
 
 
 class Scales(Record):
@@ -275,7 +233,7 @@ class Execution(Record):
         60.0, description="Least time between two checkpoints of a run; 0 writes one every round."
     )
     lift: Literal["auto", "vmap", "loop"] = Field("auto", description="How clients are lifted over a batch axis.")
-    compile: Literal["auto", "yes", "no"] = Field("auto", description="Whether the steps of a run are compiled.")
+    compile: bool | Literal["auto"] = Field("auto", description="Whether the steps of a run are compiled.")
     chunk: PositiveInt | None = Field(None, description="Clients in memory at once; empty means all.")
 
 
@@ -285,6 +243,6 @@ class Config(Record):
     model_config = ConfigDict(strict=False)  # as above
 
     scale: Scale = "smoke"
-    papers: tuple[str, ...] = Field(min_length=1)
-    seeds: tuple[NonNegativeInt, ...] | None = Field(None, description="Instead of the scale's own seeds.")
+    papers: Names
+    seeds: Seeds | None = Field(None, description="Instead of the scale's own.")
     execution: Execution = Field(default_factory=lambda: Execution())

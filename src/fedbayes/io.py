@@ -47,8 +47,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON a person can read."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write JSON a person can read; NaN and Infinity are written as Python's json reads them."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -66,14 +66,17 @@ def write_rows(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) 
         pq.write_table(pa.table(columns), part)
 
 
-def write_state(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write named tensors as safetensors: no pickle, the same bytes for the same values."""
+def write_state(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> None:
+    """Write named tensors as safetensors: no pickle, the same bytes for the same values.
+
+    `about` goes into the file's header. One text, because the format writes several in an order of its own choosing.
+    """
     from safetensors.torch import save
 
     # Cloned, because two names may hold one tensor (the best state may be the last) and the format refuses to share.
     contiguous = {name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)}
     with replacing(path) as part:
-        part.write_bytes(save(contiguous, dict(metadata) if metadata else None))
+        part.write_bytes(save(contiguous, {"fedbayes": about}))
 
 
 def read_state(path: Path) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,15 @@ def job(log_file: str) -> Iterator[None]:
     except Exception:
         logging.exception("the job failed")
         raise
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Wait until no other process holds `lock`: MLflow's store takes one writer, whatever Snakemake was told."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 def show(line: str) -> None:

@@ -28,11 +28,10 @@ from fedbayes.config import (
     Protocol,
     ScaleChanges,
     Setting,
-    Split,
     Training,
-    split_name,
 )
 from fedbayes.reading import ConfigError, choice, complain, fill, parse, read_yaml
+from fedbayes.split_rules import Split, split_name
 
 # Kinds of keys a scale or a method entry may change, and the record that checks the result.
 SECTIONS: dict[str, type[Training] | type[Local] | type[Protocol]] = {
@@ -155,10 +154,15 @@ class Plan:
         """Specification of every split file the runs need, by path."""
         return {self.split_file(run): run.split for run in self.runs.values()}
 
-    def split_digest(self, run: Run) -> str:
-        """What a run's split hangs on: its committed bytes, or the code that makes a user's own."""
+    def committed_sha256(self, run: Run) -> str | None:
+        """Digest the run's split must have; None for a user's own split."""
         row = self.committed_splits.get(self.split_file(run))
-        return row["sha256"] if row else code_digest("data.partition")
+        return row["sha256"] if row else None
+
+    def data_digest(self, run: Run) -> str:
+        """What a run's data hang on: the dataset, and the split's committed bytes or the code that makes it."""
+        split = self.committed_sha256(run) or code_digest("data.partition")
+        return f"{self.datasets[run.dataset].sha256}-{split}"
 
     def shown(self, paper: str, kind: str) -> list[str]:
         """File names of the tables (`Table 1` -> `table1`) or figures a paper's experiments make."""
@@ -213,12 +217,37 @@ class _Planner:
         self.schema = json.loads((root / "config/schema.json").read_text(encoding="utf-8"))
         found = read_yaml(root / "config/datasets.yaml", "config/datasets.yaml")
         self.datasets = {k: parse(DatasetFacts, v, "config/datasets.yaml", k) for k, v in found.items()}
+        self.check_references()
+        self.printed = read_printed(root)
         self.presets: dict[str, MethodPresets] = {}
 
     def plan(self) -> Plan:
         papers = {name: self.paper(name) for name in self.config.papers}
         cells = [cell for name, paper in papers.items() for cell in self.cells(name, paper)]
         return Plan(self.config, papers, self.datasets, tuple(cells), read_committed_splits(self.root))
+
+    def check_references(self) -> None:
+        """Datasets that others name must exist."""
+        for name, facts in self.datasets.items():
+            for key in ("stand_in_for", "embedded"):
+                other = getattr(facts, key)
+                if other is not None and other not in self.datasets:
+                    raise complain("config/datasets.yaml", f"{name}.{key}", choice(other, self.datasets))
+
+    def check_printed(self, file: str, paper: Paper) -> None:
+        """What an experiment says it reproduces must have been printed: a typo would compare nothing."""
+        printed = self.printed.get(paper.name)
+        if printed is None:
+            raise complain(file, "name", "not in config/published.csv: " + choice(paper.name, self.printed))
+        for key, experiment in paper.experiments.items():
+            at, table = f"experiments.{key}", experiment.published_table
+            if table not in printed:
+                raise complain(file, f"{at}.published_table", choice(table, printed))
+            for name, setting in experiment.settings.items():
+                wanted = setting.published
+                if wanted and f"{wanted.dataset} / {wanted.setting}" not in printed[table]:
+                    found = choice(f"{wanted.dataset} / {wanted.setting}", printed[table])
+                    raise complain(file, f"{at}.settings.{name}.published", f"no such column of {table}: {found}")
 
     def paper(self, name: str) -> Paper:
         known = sorted(file.stem for file in (self.root / "config/papers").glob("*.yaml"))
@@ -231,6 +260,7 @@ class _Planner:
         file = f"config/papers/{name}.yaml"
         scale: ScaleChanges | PaperScale = getattr(paper.scales, self.config.scale)
         self.check_only(file, paper, scale)
+        self.check_printed(file, paper)
         cells = []
         for key, experiment in paper.experiments.items():
             for setting_key, setting in experiment.settings.items():
@@ -288,8 +318,8 @@ class _Planner:
                 stand_in_for=self.datasets[facts.stand_in_for].title if facts.stand_in_for else "",
                 reduction=reduction(exact, actual),
                 published_table=experiment.published_table,
-                published_dataset=setting.published.dataset,
-                published_setting=setting.published.setting,
+                published_dataset=setting.published.dataset if setting.published else "",
+                published_setting=setting.published.setting if setting.published else "",
             )
             for seed in self.config.seeds or scale.seeds
         ]
@@ -334,7 +364,7 @@ class _Planner:
         if not scale.embedded_data:
             return setting.dataset
         embedded = self.datasets[setting.dataset].embedded
-        if embedded is None or embedded not in self.datasets:
+        if embedded is None:
             raise complain("config/datasets.yaml", f"{setting.dataset}.embedded", "names no embedded set for smoke")
         return embedded
 
@@ -431,6 +461,16 @@ def reduction(exact: dict[str, Any], actual: dict[str, Any]) -> str:
 
 def _plain(value: object) -> str:
     return "-".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def read_printed(root: Path) -> dict[str, dict[str, set[str]]]:
+    """Columns (`dataset / setting`) of every printed table, by paper and table."""
+    printed: dict[str, dict[str, set[str]]] = {}
+    with (root / "config/published.csv").open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            columns = printed.setdefault(row["paper"], {}).setdefault(row["table"], set())
+            columns.add(f"{row['dataset']} / {row['setting']}")
+    return printed
 
 
 def read_committed_splits(root: Path) -> dict[str, dict[str, str]]:

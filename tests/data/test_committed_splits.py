@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedbayes.config import Split
 from fedbayes.data.commit_splits import main, needed_splits
 from fedbayes.data.regenerate_splits import fetched, regenerate, sweep
 from fedbayes.data.splits import COLUMNS, make_split, read_split
 from fedbayes.plan import read_committed_splits
 from fedbayes.reading import ConfigError
+from fedbayes.split_rules import Split
 
 ROOT = Path(__file__).parents[2]
 ROWS = read_committed_splits(ROOT)

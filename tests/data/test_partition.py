@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fedbayes.config import PFedBayesSplit
 from fedbayes.data.partition import ClientIndices, check_disjoint, check_pfedbayes, partition
 from fedbayes.reading import ConfigError
+from fedbayes.split_rules import PFedBayesSplit
 
 Labels = NDArray[np.int64]
 

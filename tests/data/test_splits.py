@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbayes.config import PFedBayesSplit
 from fedbayes.data.partition import partition
 from fedbayes.data.splits import COLUMNS, make_split, read_split, split_bytes, split_row
 from fedbayes.io import write_json
 from fedbayes.reading import ConfigError
+from fedbayes.split_rules import PFedBayesSplit
 
 SPLIT = PFedBayesSplit(
     rule="pfedbayes", clients=4, labels_per_client=2, train_per_class=2, test_per_class=3, stratified=True

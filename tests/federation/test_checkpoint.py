@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -55,10 +58,29 @@ def test_a_checkpoint_of_another_configuration_is_not_used(tmp_path: Path, caplo
     assert "another code (c0de, this is other)" in caplog.text
 
 
-def test_leftovers_of_a_kill_are_swept(tmp_path: Path) -> None:
-    (tmp_path / ".part-dead").mkdir()
+def test_old_leftovers_of_a_kill_are_swept_and_another_writers_are_not(tmp_path: Path) -> None:
+    for name, age in ((".part-dead", 7200), (".part-alive", 0)):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
     save(tmp_path, 5)
-    assert [p.name for p in tmp_path.iterdir()] == ["round-000005"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".part-alive", "round-000005"]
+
+
+def test_a_whole_checkpoint_of_the_same_round_stands_and_a_damaged_one_is_replaced(tmp_path: Path) -> None:
+    save(tmp_path, 5)
+    file = tmp_path / "round-000005" / "state.safetensors"
+    written = file.stat().st_mtime_ns
+    save(tmp_path, 5)
+    assert file.stat().st_mtime_ns == written
+    file.write_bytes(b"damaged")
+    save(tmp_path, 5)
+    assert checkpoint.latest(tmp_path, IDENTITY, LOG) is not None
+
+
+def test_rows_that_are_no_numbers_survive(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, 1, IDENTITY, {}, {"rows": [[1, float("nan"), float("inf")]]})
+    _, progress = checkpoint.latest(tmp_path, IDENTITY, LOG) or ({}, None)
+    assert math.isnan(progress["rows"][0][1]) and math.isinf(progress["rows"][0][2])
 
 
 def test_no_folder_means_no_checkpoint(tmp_path: Path) -> None:

@@ -53,6 +53,13 @@ def test_a_client_smaller_than_a_batch_gives_all_it_has() -> None:
         assert sorted(real(*positions(feed, 3, 1, 8, 0, 0))[0]) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("order", ["cyclic", "shuffled", "iid", "full"])
+def test_a_client_without_data_takes_no_batch(order: str) -> None:
+    feed = Feed(batch=4, amount=2, unit="epochs", order=order)  # type: ignore[arg-type]
+    places, mask = positions(feed, 0, steps_in(feed, 0), 4, 0, 1)
+    assert places.shape == mask.shape == (0, 4)
+
+
 @pytest.mark.parametrize(("draws", "expected"), [(1, 6), (2, 3), (4, 2)])
 def test_an_epoch_is_shared_by_the_draws_of_a_step(draws: int, expected: int) -> None:
     assert steps_in(Feed(batch=4, amount=2, unit="epochs", draws=draws), size=10) == expected

@@ -53,13 +53,17 @@ def test_scale_paper_is_exactly_the_papers_setting() -> None:
 
 
 def test_smoke_runs_the_embedded_set_and_says_what_it_reduces() -> None:
-    (cell,) = make_plan().cells
-    assert (cell.run.dataset, cell.stand_in_for) == ("mnist-5k", "MNIST")
-    assert cell.reduction == "test_per_class 50 (paper 950); rounds 20 (paper 800); window 10-20 (paper 700-800)"
+    plan = make_plan()
+    assert {cell.run.dataset for cell in plan.cells} == {"mnist-5k"}
+    assert {cell.stand_in_for for cell in plan.cells} == {"MNIST"}
+    smoke = plan.papers["pfedbayes"].scales.smoke
+    for cell in plan.cells:
+        assert "test_per_class 50 (paper 950)" in cell.reduction
+        assert f"rounds {smoke.training['rounds']} (paper 800)" in cell.reduction
 
 
 def test_a_run_is_named_by_what_changes_its_numbers_only() -> None:
-    (cell,) = make_plan().cells
+    cell = make_plan().cells[0]
     same = make_plan(execution={"device": "cuda:1", "checkpoint_seconds": 5, "lift": "loop", "chunk": 3}).cells[0]
     assert same.run.id == cell.run.id
     assert make_plan(seeds=[1]).cells[0].run.id != cell.run.id
@@ -85,7 +89,8 @@ def test_equal_cells_run_once(clone: Path) -> None:
 
     edit(clone, "papers/pfedbayes.yaml", twice)
     plan = load_plan({"scale": "paper", "papers": ["pfedbayes"]}, clone)
-    assert len(plan.cells) == 24 and len(plan.runs) == 12
+    before = make_plan(scale="paper")
+    assert len(plan.cells) == 2 * len(before.cells) and plan.runs.keys() == before.runs.keys()
 
 
 def test_whole_numbers_and_their_floats_are_one_configuration(clone: Path) -> None:
@@ -159,6 +164,15 @@ def at(*keys: str, value: Any) -> Any:
         (PAPER, at("experiments", "table1", "preprocess", "mean", value=[0.5, 0.5]),
          ["preprocess.mean", "found 2 values", "1"]),
         (PAPER, at("scales", "smoke", value=None), ["scales.smoke", "found nothing"]),
+        (PAPER, at("scales", "paper", "seeds", value=[0, 1, 0]), ["scales.paper.seeds", "found 0 twice"]),
+        (PAPER, at("name", value="pFedBays"), ["name", "did you mean 'pFedBayes'?"]),
+        (PAPER, at("experiments", "table1", "shows", value=["Tabel 1"]), ["experiments.table1.shows.0", "'Tabel 1'"]),
+        (PAPER, at("experiments", "table1", "published_table", value="Tabel1"),
+         ["experiments.table1.published_table", "did you mean 'Table1'?"]),
+        (PAPER, at("experiments", "table1", "settings", "mnist-small", "published", "setting", value="smal"),
+         ["settings.mnist-small.published", "no such column of Table1", "did you mean 'MNIST / small'?"]),
+        ("datasets.yaml", at("mnist-5k", "stand_in_for", value="mnits"),
+         ["config/datasets.yaml", "mnist-5k.stand_in_for", "did you mean 'mnist'?"]),
         (FEDAVG, at("presets", "paper", "lr", value=-1), ["config/methods/fedavg.yaml", "presets.paper.lr"]),
         (FEDAVG, at("presets", value={"paper": {}}), ["config/methods/fedavg.yaml", "'reference' is missing"]),
         ("datasets.yaml", at("mnist", "sha256", value="abc"), ["config/datasets.yaml", "mnist.sha256"]),
@@ -179,6 +193,8 @@ def test_a_mistake_in_a_file_is_one_sentence(clone: Path, file: str, change: Any
         ({"papers": []}, ["papers"]),
         ({"seeds": ["zero"]}, ["seeds.0", "'zero' (text)"]),
         ({"seeds": [-1]}, ["seeds.0", "-1"]),
+        ({"seeds": [1, 1]}, ["seeds", "found 1 twice"]),
+        ({"papers": ["pfedbayes", "pfedbayes"]}, ["papers", "found 'pfedbayes' twice"]),
         ({"sedes": [0]}, ["unknown key", "did you mean 'seeds'?"]),
         ({"execution": {"device": "gpu"}}, ["execution.device", "'gpu'"]),
         ({"execution": {"devise": "cpu"}}, ["execution.devise", "did you mean 'device'?"]),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tomllib
+from pathlib import Path
 
 import yaml
+from pip._internal.network.session import PipSession
+from pip._internal.req.req_file import parse_requirements
 
 from artefacts import ROOT
 from fedbayes import schema
@@ -45,10 +49,20 @@ def test_conda_users_get_the_locked_environment() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert python == "python=3.11" and ">=3.11" in project["requires-python"]
     (by_pip,) = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
-    assert by_pip == ["-r requirements.lock", "--no-build-isolation", "-e ."]
+    assert by_pip == ["-r requirements.lock", "-e ."]
     # Nothing but Python and tools comes from conda, so the lock decides every version.
     others = {re.split("=", d)[0] for d in environment["dependencies"] if isinstance(d, str)}
     assert others == {"python", "pip", "make"}
+
+
+def test_pip_can_read_what_conda_hands_to_it(tmp_path: Path) -> None:
+    """Conda writes the pip section into a requirements file beside environment.yml; pip's own parser must take it."""
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    (by_pip,) = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
+    shutil.copy(ROOT / "requirements.lock", tmp_path)
+    (tmp_path / "condaenv.txt").write_text("\n".join(by_pip))
+    lines = list(parse_requirements(str(tmp_path / "condaenv.txt"), session=PipSession()))
+    assert len(lines) == len(locked()) + 1 and lines[-1].is_editable
 
 
 def test_every_method_has_its_presets_file() -> None:

@@ -35,5 +35,14 @@ def train_in(folder: Path, run: Run, checkpoint_seconds: float = 60.0, code: str
     """Train into `folder/run` and return that folder."""
     dataset, split = prepare(folder, run)
     target = folder / "run"
-    train(run, code, dataset, split, target, Execution(checkpoint_seconds=checkpoint_seconds), show=lambda line: None)
+    train(
+        run,
+        code,
+        dataset,
+        split,
+        None,
+        target,
+        Execution(checkpoint_seconds=checkpoint_seconds),
+        show=lambda line: None,
+    )
     return target

@@ -18,8 +18,11 @@ from embedded import prepare, small_run, train_in
 from fedbayes.config import Execution
 from fedbayes.federation import checkpoint
 from fedbayes.io import EVALUATION_COLUMNS, ROUNDS_COLUMNS, read_json, read_state
+from fedbayes.reading import ConfigError
 from fedbayes.runs import train as training
+from fedbayes.runs.assemble import assemble
 from fedbayes.runs.evaluate import evaluate
+from fedbayes.runs.provenance import dataset_record
 
 HERE = Path(__file__).parent
 
@@ -73,7 +76,7 @@ def test_the_record_says_where_the_numbers_come_from(trained: Path) -> None:
 def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp_path: Path) -> None:
     run = small_run()
     dataset, split = prepare(trained.parent, run)
-    evaluate(run, trained / "state.safetensors", dataset, split, tmp_path / "evaluation.parquet", Execution())
+    evaluate(run, trained / "state.safetensors", dataset, split, None, tmp_path / "evaluation.parquet", Execution())
     found = pd.read_parquet(tmp_path / "evaluation.parquet")
     assert tuple(found.columns) == EVALUATION_COLUMNS
     assert len(found) == 3 * 2 * 11 * len(METRICS)
@@ -114,6 +117,22 @@ def test_a_damaged_checkpoint_is_said_and_does_not_change_the_result(
     assert "round-000003 is not used" in caplog.text and "resumed after round 2" in caplog.text
     for name in ("state.safetensors", "rounds.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (trained / name).read_bytes()
+
+
+def test_a_committed_split_with_other_content_is_refused(trained: Path) -> None:
+    run = small_run()
+    dataset, split = prepare(trained.parent, run)
+    with pytest.raises(ConfigError, match=r"config/splits.csv.*expected a split with sha256 0123.*found"):
+        assemble(run.spec, dataset, split, "0123", Execution())
+
+
+def test_a_checkpoint_made_with_another_split_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = small_run()
+    dataset, _ = prepare(tmp_path, run)
+    foreign = {"run": run.id, "code": "test", "dataset": dataset_record(dataset)["sha256"], "split": "other"}
+    checkpoint.save(tmp_path / "run/checkpoint", 3, foreign, {}, {})
+    train_in(tmp_path, run)
+    assert "another split (other, this is" in caplog.text
 
 
 def test_a_checkpoint_of_other_code_is_not_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -164,5 +183,5 @@ def test_a_diverging_run_is_a_result(tmp_path: Path) -> None:
     assert list(accuracy.index) == list(range(7))
     assert set(accuracy.loc[stopped:]) == {accuracy[stopped]} and accuracy[stopped] < 0.2
     dataset, split = prepare(tmp_path, run)
-    evaluate(run, target / "state.safetensors", dataset, split, tmp_path / "evaluation.parquet", Execution())
+    evaluate(run, target / "state.safetensors", dataset, split, None, tmp_path / "evaluation.parquet", Execution())
     assert not pd.read_parquet(tmp_path / "evaluation.parquet").empty

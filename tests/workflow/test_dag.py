@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from artefacts import make_plan
 from checkout import copy_project, planned, snakemake
 
-ONE_RUN = {"fetch", "partition", "train", "evaluate", "index", "summarize", "compare", "tables", "figures", "report",
+RULES = {"fetch", "partition", "train", "evaluate", "index", "summarize", "compare", "tables", "figures", "report",
            "store", "track", "track_means", "all"}  # fmt: skip
 
 
@@ -17,20 +18,36 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_project(tmp_path_factory.mktemp("clone"))
 
 
-def test_smoke_plans_one_run_through_every_rule(clone: Path) -> None:
-    assert planned(clone) == dict.fromkeys(ONE_RUN, 1)
+def test_smoke_plans_every_rule(clone: Path) -> None:
+    jobs, plan = planned(clone), make_plan()
+    assert jobs.keys() == RULES
+    assert jobs["train"] == jobs["evaluate"] == len(plan.runs) and jobs["partition"] == len(plan.splits)
+    assert all(jobs[rule] == 1 for rule in RULES - {"train", "evaluate", "partition", "tables", "figures"})
 
 
-def test_scale_paper_plans_every_cell_once(clone: Path) -> None:
-    jobs = planned(clone, "--config", "scale=paper")
-    assert (jobs["train"], jobs["evaluate"], jobs["track"], jobs["partition"]) == (12, 12, 12, 12)
-    assert (jobs["fetch"], jobs["tables"], jobs["report"]) == (1, 1, 1)
+def test_scale_paper_plans_every_run_once(clone: Path) -> None:
+    jobs, plan = planned(clone, "--config", "scale=paper"), make_plan(scale="paper")
+    assert jobs["train"] == jobs["evaluate"] == jobs["track"] == len(plan.runs)
+    assert jobs["partition"] == len(plan.splits) and jobs["fetch"] == jobs["report"] == 1
 
 
 def test_parts_of_the_campaign_by_name(clone: Path) -> None:
     assert planned(clone, "results/smoke/tables/pfedbayes/table1.html")["tables"] == 1
     jobs = planned(clone, "results/paper/reproduction/pfedbayes.csv", "--config", "scale=paper", "seeds=[0]")
-    assert jobs["train"] == 4 and "track" not in jobs
+    assert jobs["train"] == len(make_plan(scale="paper", seeds=[0]).runs) and "track" not in jobs
+
+
+def test_a_file_of_another_scale_is_not_made_from_this_one(clone: Path) -> None:
+    done = snakemake(clone, "-n", "results/paper/reproduction/pfedbayes.csv", check=False)
+    assert done.returncode != 0 and "results/paper/reproduction/pfedbayes.csv" in done.stdout + done.stderr
+
+
+def test_a_configuration_without_execution_gets_the_defaults(clone: Path) -> None:
+    file = clone / "config/config.yaml"
+    before = file.read_text()
+    file.write_text("scale: smoke\npapers: [pfedbayes]\n")
+    assert planned(clone).keys() == RULES
+    file.write_text(before)
 
 
 def test_the_literal_slurm_profile_is_found(clone: Path) -> None:

@@ -11,9 +11,10 @@ except ConfigError as error:
     # One sentence for the user; a traceback would hide it.
     sys.exit(f"fedbayes: {error}")
 
+# Scripts read this part of the configuration, with every default filled in.
+config["execution"] = PLAN.config.execution.model_dump()
 SCALE = PLAN.config.scale
-URI = tracking_uri()
-STORE = store_name(URI)
+STORE = store_name(tracking_uri())
 DATABASE = ["mlflow.db"] if STORE == "local" else []
 RECEIPTS = f"results/tracking/{STORE}"
 
@@ -25,7 +26,8 @@ wildcard_constraints:
     root="data|results/splits",
     split="[A-Za-z0-9_.-]+",
     seed=r"\d+",
-    scale="smoke|reduced|paper",
+    # Files of another scale need --config scale=...: the plan holds one scale at a time.
+    scale=SCALE,
     paper="|".join(PLAN.papers),
     table=r"table[a-z0-9]+",
     figure=r"figure[a-z0-9]+",

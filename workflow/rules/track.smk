@@ -18,9 +18,8 @@ rule store:
         runtime=10,
         mlflow=1,
     params:
-        uri=URI,
     message:
-        "open the MLflow store {params.uri}"
+        f"open the MLflow store ({STORE})"
     script:
         "../scripts/store.py"
 
@@ -45,7 +44,6 @@ rule track:
         runtime=30,
         mlflow=1,
     params:
-        uri=URI,
         cells=lambda wildcards: [cell.row() for cell in PLAN.tracking_batches[wildcards.batch]],
         paper=lambda wildcards: paper_info(PLAN.tracking_batches[wildcards.batch][0].paper),
         code=code_digest("tracking"),
@@ -76,7 +74,6 @@ rule track_means:
         runtime=30,
         mlflow=1,
     params:
-        uri=URI,
         paper=lambda wildcards: paper_info(wildcards.paper),
         code=code_digest("tracking"),
     message:

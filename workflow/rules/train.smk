@@ -20,8 +20,9 @@ rule train:
         runtime=lambda wildcards, attempt: 240 * attempt,
     params:
         spec=lambda wildcards: run_of(wildcards).spec,
+        data=lambda wildcards: PLAN.data_digest(run_of(wildcards)),
+        split_sha256=lambda wildcards: PLAN.committed_sha256(run_of(wildcards)),
         code=lambda wildcards: run_of(wildcards).code,
-        split=lambda wildcards: PLAN.split_digest(run_of(wildcards)),
     message:
         "train {wildcards.method} on {wildcards.dataset}, run {wildcards.run}"
     script:

@@ -18,5 +18,6 @@ with job(snakemake.log[0]):
         dataset_folder=Path(snakemake.input.manifest).parent,
         split_file=Path(snakemake.input.split),
         target=Path(snakemake.output.evaluation),
+        split_sha256=snakemake.params.split_sha256,
         execution=Execution.model_validate(snakemake.config["execution"]),
     )

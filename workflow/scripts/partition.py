@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from fedbayes.config import Split
 from fedbayes.data.splits import make_split
 from fedbayes.job import job
+from fedbayes.split_rules import Split
 
 with job(snakemake.log[0]):
     make_split(

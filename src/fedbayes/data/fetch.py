@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbayes.config import DatasetFacts
+from fedbayes.config import ArrayFacts
 from fedbayes.data.datasets import READERS, RawData
 from fedbayes.io import read_json, replacing, write_json
 from fedbayes.reading import ConfigError, choice, complain
@@ -25,7 +25,7 @@ class Dataset(NamedTuple):
     manifest: dict[str, Any]
 
 
-def fetch(name: str, facts: DatasetFacts, target: Path, data_root: Path | None) -> None:
+def fetch(name: str, facts: ArrayFacts, target: Path, data_root: Path | None) -> None:
     """Write `images.npy`, `labels.npy` and, last, `manifest.json` of a dataset into `target`.
 
     Args:
@@ -45,11 +45,9 @@ def fetch(name: str, facts: DatasetFacts, target: Path, data_root: Path | None) 
         target / "manifest.json",
         {
             "name": name,
-            "title": facts.title,
             "sha256": sha256,
             "samples": len(raw.labels),
             "per_class": np.bincount(raw.labels).tolist(),
-            "source": facts.source,
             "files": [file._asdict() for file in raw.files],
             "read_from": raw.read_from,
         },
@@ -63,7 +61,7 @@ def array_digest(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
     return digest.hexdigest()
 
 
-def _verify(name: str, facts: DatasetFacts, raw: RawData, sha256: str) -> None:
+def _verify(name: str, facts: ArrayFacts, raw: RawData, sha256: str) -> None:
     """Refuse arrays that are not those `config/datasets.yaml` describes, the plainest difference first."""
     found = {
         "shape": tuple(raw.images.shape[1:]),

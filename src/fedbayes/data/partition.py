@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbayes.config import PFedBayesSplit, Split
 from fedbayes.reading import ConfigError
+from fedbayes.split_rules import PFedBayesSplit, Split
 
 Indices = NDArray[np.int64]
 

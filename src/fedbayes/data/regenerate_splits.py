@@ -9,13 +9,14 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from fedbayes.config import DatasetFacts, Split
+from fedbayes.config import DatasetFacts
 from fedbayes.data.fetch import FACTS, fetch
 from fedbayes.data.sources import data_root
 from fedbayes.data.splits import LIST, make_split
 from fedbayes.io import read_json
 from fedbayes.plan import read_committed_splits
 from fedbayes.reading import ConfigError, choice, complain, parse, read_yaml
+from fedbayes.split_rules import Split
 
 
 def regenerate(root: Path) -> list[str]:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbayes.config import Split
 from fedbayes.data.fetch import load
 from fedbayes.data.partition import ClientIndices, Indices, partition
 from fedbayes.io import replacing
 from fedbayes.reading import ConfigError
+from fedbayes.split_rules import Split
 
 LIST = "config/splits.csv"
 COLUMNS = (

@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from torch import Tensor
 from fedbayes.io import read_json, read_state, write_json, write_state
 
 KEPT = 2
+STALE_SECONDS = 3600
 
 
 def save(folder: Path, round_: int, identity: Mapping[str, str], tensors: Mapping[str, Tensor], progress: Any) -> None:
@@ -39,16 +41,27 @@ def save(folder: Path, round_: int, identity: Mapping[str, str], tensors: Mappin
     write_state(part / "state.safetensors", tensors)
     content = {"identity": dict(identity), "state": _digest(part / "state.safetensors"), "progress": progress}
     write_json(part / "progress.json", content | {"self": _seal(content)})
-    target = folder / f"round-{round_:06d}"
-    # A job that was started twice may have written the same round: keep the newer, the bytes of the state are equal.
-    if target.exists():
-        shutil.rmtree(target)
-    part.rename(target)
+    _put(part, folder / f"round-{round_:06d}", identity)
     _sync(folder)
     for old in _newest_first(folder)[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
-    for stale in folder.glob(".part-*"):
-        shutil.rmtree(stale, ignore_errors=True)
+    # Left by a kill. A young one may belong to a second writer: a job that was thought dead and started again.
+    for part in folder.glob(".part-*"):
+        if time.time() - part.stat().st_mtime > STALE_SECONDS:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _put(part: Path, target: Path, identity: Mapping[str, str]) -> None:
+    """Give a finished checkpoint its name; one already there (a second writer's) stands if it is whole."""
+    if target.exists():
+        try:
+            _read(target, identity)
+        except (OSError, ValueError, KeyError):
+            shutil.rmtree(target)
+        else:
+            shutil.rmtree(part)
+            return
+    part.rename(target)
 
 
 def latest(folder: Path, identity: Mapping[str, str], log: logging.Logger) -> tuple[dict[str, Tensor], Any] | None:

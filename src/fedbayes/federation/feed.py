@@ -38,6 +38,8 @@ def positions(feed: Feed, size: int, steps: int, columns: int, seen: int, key: i
         key: names the client's stream of this round and phase.
     """
     wanted = steps * feed.draws
+    if wanted == 0:
+        return torch.zeros(0, columns, dtype=torch.int64), torch.zeros(0, columns)
     batch = min(feed.batch, columns)
     if feed.order == "full":
         return _pad(torch.arange(size).expand(wanted, size), columns)
@@ -53,8 +55,7 @@ def positions(feed: Feed, size: int, steps: int, columns: int, seen: int, key: i
     epochs = [
         _cut(torch.randperm(size, generator=stream), per_epoch, batch, columns) for _ in range(-(-wanted // per_epoch))
     ]
-    table = torch.cat([e[0] for e in epochs]) if epochs else torch.zeros(0, columns, dtype=torch.int64)
-    mask = torch.cat([e[1] for e in epochs]) if epochs else torch.zeros(0, columns)
+    table, mask = (torch.cat(part) for part in zip(*epochs, strict=True))
     return table[:wanted], mask[:wanted]
 
 

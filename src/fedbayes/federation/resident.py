@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class Resident:
         """What the clients `ids` know of themselves."""
         return Facts(ids, self.train.sizes[ids], self._counts[ids], torch.full_like(ids, round_))
 
-    @property
+    @cached_property
     def _counts(self) -> Tensor:
         """Training samples of each class at each client."""
         held = torch.arange(self.train.rows.shape[1], device=self.device) < self.train.sizes[:, None]

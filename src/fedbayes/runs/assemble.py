@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,20 @@ from fedbayes.models.network import Network
 from fedbayes.reading import ConfigError
 
 
-def assemble(spec: dict[str, Any], dataset_folder: Path, split_file: Path, execution: Execution) -> Federation:
-    """The federation of a run on the device that `execution` asks for."""
+def assemble(
+    spec: dict[str, Any], dataset_folder: Path, split_file: Path, split_sha256: str | None, execution: Execution
+) -> Federation:
+    """The federation of a run on the device that `execution` asks for.
+
+    Args:
+        spec: everything that changes the run's numbers.
+        dataset_folder: arrays written by `fetch`.
+        split_file: index arrays written by `partition`.
+        split_sha256: digest the split must have (config/splits.csv); None for a user's own split.
+        execution: device and lifting.
+    """
     device = choose_device(execution.device)
+    check_split(split_file, split_sha256)
     data = resident(spec, dataset_folder, split_file, device)
     network = load_network(*_named(spec["network"]), tuple(data.inputs.shape[1:]), data.classes)
     method = load_method(*_named(spec["method"]), network)
@@ -44,9 +56,9 @@ def choose_lifting(
     """How this run's clients are lifted: the written rules, or what the user asks for."""
     kind = choose_lift(method, network.kind, data.device) if execution.lift == "auto" else execution.lift
     steps = steps_in(Feed(**spec["local"]), int(data.train.sizes.max())) * int(spec["training"]["rounds"])
-    asked = {"yes": kind == "vmap", "no": False}
-    compiled = asked.get(execution.compile, choose_compiled(kind, steps, data.device))
-    return Lifting(kind, compiled, execution.chunk)
+    if execution.compile == "auto":
+        return Lifting(kind, choose_compiled(kind, steps, data.device), execution.chunk)
+    return Lifting(kind, execution.compile and kind == "vmap", execution.chunk)
 
 
 def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, device: torch.device) -> Resident:
@@ -62,6 +74,16 @@ def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, devic
         classes=len(dataset.manifest["per_class"]),
         prepare=normalise(spec["preprocess"]["mean"], spec["preprocess"]["std"], torch.float32),
     )
+
+
+def check_split(file: Path, committed: str | None) -> None:
+    """Refuse a committed split whose file holds something else, however it got there."""
+    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    if committed is not None and found != committed:
+        raise ConfigError(
+            f"config/splits.csv: {file}: expected a split with sha256 {committed}, found {found}; delete the file to "
+            "have it made again, or run 'dvc pull'"
+        )
 
 
 def choose_device(asked: str) -> torch.device:

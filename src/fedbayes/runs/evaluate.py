@@ -17,10 +17,16 @@ from fedbayes.runs.assemble import assemble
 
 
 def evaluate(
-    run: Run, state_file: Path, dataset_folder: Path, split_file: Path, target: Path, execution: Execution
+    run: Run,
+    state_file: Path,
+    dataset_folder: Path,
+    split_file: Path,
+    split_sha256: str | None,
+    target: Path,
+    execution: Execution,
 ) -> None:
     """Test the states a run kept and write `evaluation.parquet`, one row a client, model, state and metric."""
-    federation = assemble(run.spec, dataset_folder, split_file, execution)
+    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution)
     rows: list[list[Any]] = []
     for name, tensors in sorted(_states(read_state(state_file)).items()):
         state = trees.rebuild(start(federation), tensors)

@@ -26,7 +26,7 @@ def split_record(file: Path) -> dict[str, str]:
 def dataset_record(folder: Path) -> dict[str, Any]:
     """Name, digest and size of the dataset a run used."""
     manifest = read_json(folder / "manifest.json")
-    return {key: manifest[key] for key in ("name", "title", "sha256", "samples")}
+    return {key: manifest[key] for key in ("name", "sha256", "samples")}
 
 
 def versions() -> dict[str, str]:

@@ -45,6 +45,7 @@ def train(
     code: str,
     dataset_folder: Path,
     split_file: Path,
+    split_sha256: str | None,
     target: Path,
     execution: Execution,
     show: Callable[[str], None],
@@ -56,15 +57,23 @@ def train(
         code: digest of the code that makes its numbers; a checkpoint of other code is not used.
         dataset_folder: arrays written by `fetch`.
         split_file: index arrays written by `partition`.
+        split_sha256: digest the split must have; None for a user's own.
         target: the run's folder; checkpoints are kept below it until the run is finished.
         execution: device, lifting, checkpoints.
         show: called with a line for people now and then.
     """
-    federation = assemble(run.spec, dataset_folder, split_file, execution)
-    identity = {"run": run.id, "code": code, "lifting": str(federation.lifting), "torch": torch.__version__}
+    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution)
+    identity = {
+        "run": run.id,
+        "code": code,
+        "dataset": provenance.dataset_record(dataset_folder)["sha256"],
+        "split": provenance.split_record(split_file)["sha256"],
+        "lifting": str(federation.lifting),
+        "torch": torch.__version__,
+    }
     session = _Session(run, federation, target, identity, execution, show)
     session.run_to_end()
-    write_state(target / "state.safetensors", session.saved_states(), {"run": run.id, "code": code})
+    write_state(target / "state.safetensors", session.saved_states(), f"run {run.id}, code {code}")
     write_rows(target / "rounds.parquet", ROUNDS_COLUMNS, session.progress.rows)
     write_json(target / "run.json", session.record(code, dataset_folder, split_file))
     shutil.rmtree(target / "checkpoint", ignore_errors=True)
