@@ -17,7 +17,6 @@ rule store:
         mem_mb=1000,
         runtime=10,
         mlflow=1,
-    params:
     message:
         f"open the MLflow store ({STORE})"
     script:
