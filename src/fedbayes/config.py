@@ -127,6 +127,8 @@ class Setting(Record):
     published: PublishedKey | None = Field(None, description="Empty for a setting the paper does not have.")
     dataset: str
     split: Split
+    local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
+    methods: Names | None = Field(None, description="Methods run in this setting; absent means all.")
     variant: str = Field("", description="How this reading of the paper differs from the main one; empty for that.")
 
 

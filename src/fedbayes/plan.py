@@ -234,6 +234,15 @@ class _Planner:
                 if other is not None and other not in self.datasets:
                     raise complain("config/datasets.yaml", f"{name}.{key}", choice(other, self.datasets))
 
+    def check_methods(self, file: str, paper: Paper) -> None:
+        """Methods a setting names must be methods of its experiment."""
+        for key, experiment in paper.experiments.items():
+            for name, setting in experiment.settings.items():
+                for label in setting.methods or ():
+                    if label not in experiment.methods:
+                        at = f"experiments.{key}.settings.{name}.methods"
+                        raise complain(file, at, "unknown method: " + choice(label, experiment.methods))
+
     def check_printed(self, file: str, paper: Paper) -> None:
         """What an experiment says it reproduces must have been printed: a typo would compare nothing."""
         printed = self.printed.get(paper.name)
@@ -260,12 +269,14 @@ class _Planner:
         file = f"config/papers/{name}.yaml"
         scale: ScaleChanges | PaperScale = getattr(paper.scales, self.config.scale)
         self.check_only(file, paper, scale)
+        self.check_methods(file, paper)
         self.check_printed(file, paper)
         cells = []
         for key, experiment in paper.experiments.items():
             for setting_key, setting in experiment.settings.items():
                 for label, entry in experiment.methods.items():
-                    if not _runs_at(scale, key, setting_key, label):
+                    in_setting = setting.methods is None or label in setting.methods
+                    if not (in_setting and _runs_at(scale, key, setting_key, label)):
                         continue
                     where = _Where(file, key, setting_key, label)
                     for preset in entry.presets:
@@ -339,7 +350,10 @@ class _Planner:
         sections: dict[str, Any] = {
             name: parse(
                 model,
-                getattr(experiment, name).model_dump() | getattr(entry, name, {}) | getattr(scale, name),
+                getattr(experiment, name).model_dump()
+                | getattr(setting, name, {})
+                | getattr(entry, name, {})
+                | getattr(scale, name),
                 where.file,
                 f"{where} / {name}",
             )

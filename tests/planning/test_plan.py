@@ -171,6 +171,8 @@ def at(*keys: str, value: Any) -> Any:
          ["experiments.table1.published_table", "did you mean 'Table1'?"]),
         (PAPER, at("experiments", "table1", "settings", "mnist-small", "published", "setting", value="smal"),
          ["settings.mnist-small.published", "no such column of Table1", "did you mean 'MNIST / small'?"]),
+        (PAPER, at("experiments", "table1", "settings", "mnist-small", "methods", value=["FedAvgg"]),
+         ["settings.mnist-small.methods", "unknown method", "did you mean 'FedAvg'?"]),
         ("datasets.yaml", at("mnist-5k", "stand_in_for", value="mnits"),
          ["config/datasets.yaml", "mnist-5k.stand_in_for", "did you mean 'mnist'?"]),
         (FEDAVG, at("presets", "paper", "lr", value=-1), ["config/methods/fedavg.yaml", "presets.paper.lr"]),
