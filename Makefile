@@ -63,8 +63,8 @@ lock: $(READY)
 # Without isolation: an isolated build would fetch build tools that the lock does not pin.
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
 # The environment and Snakemake's notes; results, data and the MLflow store are yours to delete.

@@ -13,11 +13,12 @@ from fedbayes.runs.train import train
 
 
 def small_run(rounds: int = 4, **method: float) -> Run:
-    """The smoke run of pFedBayes' Table 1 with some rounds, the window over its second half."""
+    """The smoke run of pFedBayes' Table 1 with some rounds of 20 batches of 20, the window over their second half."""
     spec = make_plan().cells[0].run.spec
     return Run(
         spec
         | {"training": spec["training"] | {"rounds": rounds}, "method": spec["method"] | method}
+        | {"local": spec["local"] | {"batch": 20, "amount": 20}}
         | {"protocol": spec["protocol"] | {"window": [rounds // 2, rounds], "models": ["pm", "gm"]}}
     )
 

@@ -105,7 +105,7 @@ class _Session:
             self._test()
         LOG.info("run %s, %s, from round %d of %d", self.run.id, self.federation.lifting, self.done, self.last_round)
         began, before, saved, shown = time.monotonic(), self.progress.seconds, time.monotonic(), 0.0
-        first = self.done
+        warm, warm_at = began, self.done
         for state, report in rounds(self.federation, self.state, self.last_round):
             self.state = state
             loss = self._note(report)
@@ -116,7 +116,10 @@ class _Session:
             now = time.monotonic()
             self.progress.seconds = before + now - began
             self.progress.round_ended.append(time.time())
-            line = self._line(loss, tested, (now - began) / (self.done - first))
+            line = self._line(loss, tested, (now - warm) / (self.done - warm_at))
+            if warm == began:
+                # The first round may compile: what is left is judged by the rounds after it.
+                warm, warm_at = now, self.done
             LOG.info(line)
             if now - shown >= 5.0 or self.done == self.last_round:
                 self.show(line)
