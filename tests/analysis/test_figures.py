@@ -56,7 +56,7 @@ def test_the_caption_travels_with_the_figure(smoke: Campaign, tmp_path: Path) ->
     caption = caption_of(svg)
     assert caption.startswith("Figure 2. Test accuracy")
     assert "Scale smoke, ran on MNIST-5k (stands in for MNIST), 1 seed" in caption
-    assert "one seed, so no band" in caption and "rounds 20 (paper 800)" in caption
+    assert "one seed, so no band" in caption and f"rounds {smoke.rounds} (paper 800)" in caption
 
 
 def test_the_band_is_explained(full: Campaign, tmp_path: Path) -> None:

@@ -125,6 +125,32 @@ def test_one_command_renews_every_page(full: Campaign, tmp_path: Path) -> None:
         assert "87.38" in text and "old" not in text and text.endswith("after\n")
 
 
+def test_a_paper_without_a_page_is_frozen_all_the_same(full: Campaign, tmp_path: Path) -> None:
+    shutil.copytree(full.root / "results", tmp_path / "results")
+    (tmp_path / "README.md").write_text(f"{START}\nold\n{END}\n")
+    freeze_scale("paper", tmp_path)
+    assert "87.38" in (tmp_path / "README.md").read_text()
+    assert not (tmp_path / "docs/papers").exists()
+
+
+def test_rows_of_another_scale_are_refused_before_anything_is_written(full: Campaign, tmp_path: Path) -> None:
+    folder = tmp_path / "results/paper/reproduction"
+    folder.mkdir(parents=True)
+    shutil.copy(full.reproduction, folder / "a.csv")
+    read(full.reproduction).assign(scale="reduced").to_csv(folder / "b.csv", index=False)
+    with pytest.raises(ConfigError, match=r"b\.csv.*scale.*found rows of reduced; expected paper only"):
+        freeze_scale("paper", tmp_path)
+    assert not (tmp_path / "docs").exists()
+
+
+def test_an_older_file_without_a_column_is_brought_up_to_date(full: Campaign, frozen: Path) -> None:
+    before = frozen.read_bytes()
+    read(frozen).drop(columns="diverged").to_csv(frozen, index=False)
+    assert "better |" in readme_table([frozen])
+    freeze(full.reproduction, full.root, frozen)
+    assert frozen.read_bytes() == before
+
+
 def test_rows_stand_in_the_papers_order(full: Campaign, frozen: Path) -> None:
     earlier = read(frozen).assign(setting=["large", "medium"], variant="")
     earlier.to_csv(frozen, index=False)

@@ -31,6 +31,7 @@ rule summarize:
         index=rules.index.output.index,
         rounds=lambda wildcards: artefacts(wildcards.paper, "rounds.parquet"),
         evaluations=lambda wildcards: artefacts(wildcards.paper, "evaluation.parquet"),
+        records=lambda wildcards: artefacts(wildcards.paper, "run.json"),
     output:
         summary="results/{scale}/summary/{paper}.parquet",
     log:

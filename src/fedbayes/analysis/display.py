@@ -11,6 +11,10 @@ from fedbayes.analysis.published import meaning_of
 
 NOT_RUN = "not run"
 NOTHING = "–"
+DIVERGED = "‡"
+
+# Digits after the point, by unit, where the paper prints no number to go by; three for all other units.
+UNPRINTED_DIGITS = {"%": 2}
 
 # Our metrics in words.
 METRIC_NAMES = {
@@ -57,8 +61,10 @@ def number(value: float, row: Mapping[str, Any], sign: str = "") -> str:
     """
     if math.isnan(value):
         return ""
-    shown = value / float(meaning_of(row["metric"]).factor)
-    text = f"{shown:{sign}.{decimals(row['printed'])}f}"
+    meaning = meaning_of(row["metric"])
+    shown = value / float(meaning.factor)
+    digits = decimals(row["printed"]) if row["printed"] else UNPRINTED_DIGITS.get(meaning.unit, 3)
+    text = f"{shown:{sign}.{digits}f}"
     return text.replace("-", "−")
 
 
@@ -74,6 +80,11 @@ def interval(row: Mapping[str, Any]) -> str:
     return f"{low} to {high}" if low and high else ""
 
 
+def ours(row: Mapping[str, Any]) -> str:
+    """Our mean and spread, marked where a seed diverged; `no value` where there is none."""
+    return (with_spread(row["ours"], row["std"], row) or "no value") + (f" {DIVERGED}" if row["diverged"] else "")
+
+
 def ran_on(row: Mapping[str, Any]) -> str:
     """The dataset that really ran, and what it stands in for."""
     return dataset(row["ran_on"], row["stand_in_for"])
@@ -87,6 +98,11 @@ def dataset(title: str, stand_in_for: str) -> str:
 def judged(row: Mapping[str, Any]) -> str:
     """The verdict, or why there is none."""
     return str(row["verdict"] or f"none: {row['why_no_verdict']}")
+
+
+def diverged(row: Mapping[str, Any]) -> str:
+    """`diverged` where a seed did, for tables with little room; the row itself says how many and when."""
+    return "diverged" if row["diverged"] else ""
 
 
 def setting(row: Mapping[str, Any]) -> str:

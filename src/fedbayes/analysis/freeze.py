@@ -23,7 +23,18 @@ from fedbayes.reading import ConfigError, complain
 PRINTED = ["table", "dataset", "setting", "method", "metric"]
 KEY = [*PRINTED, "variant", "preset", "scale"]
 COLUMNS = ["paper", "paper_name", *KEY, "model", "unit", "printed", *NUMBERS, "verdict", "why_no_verdict", "doubtful"]
-COLUMNS += ["ran_on", "stand_in_for", "seeds", "seed_list", "reduction", "runs", "hardware", "hours", "commit"]
+COLUMNS += [
+    "ran_on",
+    "stand_in_for",
+    "seeds",
+    "seed_list",
+    "diverged",
+    "reduction",
+    "runs",
+    "hardware",
+    "hours",
+    "commit",
+]
 
 START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
 README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Ours", "Published", "Difference", "Seeds"]
@@ -43,7 +54,7 @@ def freeze(reproduction: Path, root: Path, target: Path) -> None:
     ran = cast(list[dict[str, Any]], rows[rows["status"] == "run"].to_dict("records"))
     fresh = pd.DataFrame([row | _provenance(row["runs"].split(), root) for row in ran], columns=COLUMNS)
     fresh = fresh.assign(**{column: fresh[column].astype(float).map(_digits) for column in [*NUMBERS, "hours"]})
-    old = pd.read_csv(target, dtype=str, keep_default_na=False) if target.exists() else fresh.iloc[:0]
+    old = _read_text(target) if target.exists() else fresh.iloc[:0]
     merged = pd.concat([old, fresh.astype(str)], ignore_index=True).drop_duplicates(KEY, keep="last")
     write_with(target, partial(_in_printed_order(merged, rows)[COLUMNS].to_csv, index=False))
 
@@ -91,13 +102,19 @@ def readme_table(frozen: Sequence[Path]) -> str:
 
 def read_frozen(file: Path) -> pd.DataFrame:
     """A frozen file: numbers as numbers, all else as text."""
-    text = pd.read_csv(file, dtype=str, keep_default_na=False)
+    text = _read_text(file)
     return text.assign(**{column: pd.to_numeric(text[column]) for column in NUMBERS})
+
+
+def _read_text(file: Path) -> pd.DataFrame:
+    """A frozen file as text; a column that it is too old to have is empty."""
+    return pd.read_csv(file, dtype=str, keep_default_na=False).reindex(columns=COLUMNS, fill_value="")
 
 
 def _readme_row(row: dict[str, Any]) -> dict[str, str]:
     variant = f" ({row['variant']})" if row["variant"] else ""
     unit = f" {row['unit']}" if row["unit"] else ""
+    ours = display.with_spread(row["ours"], row["std"], row)
     return {
         "Paper": row["paper_name"],
         "Table": display.title(row["table"]),
@@ -105,13 +122,13 @@ def _readme_row(row: dict[str, Any]) -> dict[str, str]:
         "Method": row["method"],
         "Preset": row["preset"],
         "Model": row["model"].upper(),
-        "Ours": display.with_spread(row["ours"], row["std"], row) + unit,
-        "Published": row["printed"] + unit,
+        "Ours": f"{ours}{unit}" if ours else "no value",
+        "Published": f"{row['printed']}{unit}" if row["printed"] else display.NOTHING,
         "Difference": display.number(row["difference"], row, sign="+"),
         "Seeds": row["seeds"],
         "Ran on": display.ran_on(row),
         "Scale": row["scale"],
-        "Verdict": display.judged(row),
+        "Verdict": "; ".join(filter(None, [display.judged(row), display.diverged(row)])),
     }
 
 
@@ -133,10 +150,22 @@ def freeze_scale(scale: str, root: Path) -> None:
     if not results:
         raise complain("make freeze", "", f"there are no results at scale {scale} under results/ to freeze")
     for file in results:
+        _check_scale(file, scale)
+    for file in results:
         target = root / "docs/reproduction" / file.name
         freeze(file, root, target)
-        rewrite_readme(root / "docs/papers" / f"{file.stem}.md", [target])
+        page = root / "docs/papers" / f"{file.stem}.md"
+        if page.exists():  # a user's own paper may have no page yet
+            rewrite_readme(page, [target])
     rewrite_readme(root / "README.md", sorted((root / "docs/reproduction").glob("*.csv")))
+
+
+def _check_scale(reproduction: Path, scale: str) -> None:
+    """Refuse results that were made at another scale than their folder says."""
+    rows = read_reproduction(reproduction)
+    others = sorted(set(rows.loc[rows["status"] == "run", "scale"]) - {scale})
+    if others:
+        raise complain(str(reproduction), "scale", f"found rows of {', '.join(others)}; expected {scale} only")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from fedbayes.analysis.listing import Item, Listing
 from fedbayes.analysis.matrix import Entry, Line, Matrix
 
 SPECIAL = {
@@ -26,6 +27,8 @@ SPECIAL = {
     "−": r"$-$",
     "×": r"$\times$",
     "–": "--",
+    "†": r"$^\dagger$",
+    "‡": r"$^\ddagger$",
 }
 
 
@@ -34,19 +37,29 @@ def escape(text: str) -> str:
     return "".join(SPECIAL.get(letter, letter if ord(letter) < 256 else "?") for letter in text)
 
 
-def fragment(heading: str, note: str, table: Matrix, ran: Sequence[Mapping[str, str]], wide: Collection[str]) -> str:
-    """The whole file: comment, matrix, doubts, what ran.
+def fragment(
+    heading: str,
+    note: str,
+    table: Matrix,
+    listing: Listing | None,
+    ran: Sequence[Mapping[str, str]],
+    wide: Collection[str],
+) -> str:
+    """The whole file: comment, matrix, doubts, divergences, what ran.
 
     Args:
         heading: what the table is.
         note: how to read it.
         table: the table in the paper's shape.
+        listing: the same setting by setting, shown in its place where there is one.
         ran: rows of the table of what ran, all with the same columns.
         wide: columns of `ran` that hold sentences.
     """
     comment = "% Needs \\usepackage{booktabs,longtable}; written by fedbayes, do not edit."
-    parts = [comment, rf"\paragraph{{{escape(heading)}}} {escape(note)}", _matrix(table)]
-    parts += [rf"\noindent{{\footnotesize $^\dagger$ {escape(doubt)}\par}}" for doubt in table.doubts]
+    parts = [comment, rf"\paragraph{{{escape(heading)}}} {escape(note)}"]
+    parts.append(_listing(listing) if listing else _matrix(table))
+    marked = [f"† {doubt}" for doubt in table.doubts] + [f"‡ {cell}" for cell in table.divergences]
+    parts += [rf"\noindent{{\footnotesize {escape(text)}\par}}" for text in marked]
     parts.append(_long(ran, wide) if ran else r"\noindent Nothing of this table ran at this scale.")
     return "\n\n".join(parts) + "\n"
 
@@ -86,7 +99,29 @@ def _line(line: Line, columns: range) -> str:
 def _entry(entry: Entry) -> str:
     text = rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text)
     text = rf"\textit{{{text}}}" if entry.missing else text
-    return text + (r"$^\dagger$" if entry.doubtful else "")
+    return text + (escape("†") if entry.doubtful else "")
+
+
+def _listing(listing: Listing) -> str:
+    """One `longtable`, so that it may go on to the next page."""
+    kinds = [rf"\multicolumn{{{width}}}{{c}}{{{escape(kind)}}}" for kind, width in listing.groups]
+    sources = [rf"\raggedright {escape(source)}" for source in listing.sources]
+    layout = "lp{3.2cm}l" + "p{1.4cm}" * len(listing.sources)
+    lines = [
+        rf"{{\scriptsize\setlength{{\tabcolsep}}{{3pt}}\begin{{longtable}}{{{layout}}}",
+        rf"\toprule & & & {' & '.join(kinds)} \tabularnewline",
+        rf"Dataset & Setting & Method & {' & '.join(sources)} \tabularnewline",
+        r"\midrule \endhead",
+        r"\bottomrule \endfoot",
+        *map(_item, listing.items),
+        r"\end{longtable}}",
+    ]
+    return "\n".join(lines)
+
+
+def _item(item: Item) -> str:
+    heads = [escape(item.dataset) if item.span else "", rf"\raggedright {escape(item.setting)}", escape(item.method)]
+    return " & ".join([*heads, *(rf"\raggedright {_entry(entry)}" for entry in item.entries)]) + r" \tabularnewline"
 
 
 def _long(ran: Sequence[Mapping[str, str]], wide: Collection[str]) -> str:

@@ -1,8 +1,8 @@
 """A table in the paper's own shape: methods as rows, dataset x setting as columns, ours beneath theirs.
 
-Every method and model gets a row of printed numbers and one row for each preset and variant of ours. A cell that did
-not run says so. The best printed and the best of our numbers in a column are marked, for each kind of model and metric
-apart, where at least two compete.
+Every method and model gets a row of printed numbers and one row for each preset and variant of ours; a method that the
+paper does not print has rows of ours only, after all others. A cell that did not run says so. The best printed and the
+best of our numbers in a column are marked, for each kind of model and metric apart, where at least two compete.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pandas as pd
 
 from fedbayes.analysis import display
 from fedbayes.analysis.published import meaning_of
+from fedbayes.analysis.verdict import NOT_IN_PAPER
 
 Row = dict[str, Any]
 H = TypeVar("H", bound=Hashable)
@@ -55,6 +56,7 @@ class Matrix:
     groups: list[tuple[str, int]]
     lines: list[Line]
     doubts: list[str] = field(default_factory=list)
+    divergences: list[str] = field(default_factory=list)
 
 
 def matrix(table: pd.DataFrame) -> Matrix:
@@ -69,7 +71,7 @@ def matrix(table: pd.DataFrame) -> Matrix:
         lines += _lines(of_kind, columns, several_measures=len(measures) > 1)
     _mark_best(lines)
     groups = list(Counter(dataset for dataset, _ in columns).items())
-    return Matrix(columns, groups, _spanned(lines), _doubts(rows))
+    return Matrix(columns, groups, _spanned(lines), _doubts(rows), _divergences(rows))
 
 
 def _lines(rows: list[Row], columns: list[tuple[str, str]], several_measures: bool) -> list[Line]:
@@ -80,8 +82,10 @@ def _lines(rows: list[Row], columns: list[tuple[str, str]], several_measures: bo
     first = rows[0]
     kind = " ".join(filter(None, [_model(rows), display.measure(first["metric"]) if several_measures else ""]))
     head = {"method": first["method"], "model": kind, "metric": first["metric"]}
-    printed = [_printed(by_column[column]) for column in columns]
-    lines = [Line(**head, source="published", published=True, entries=printed)]
+    lines = []
+    if any(map(_is_printed, rows)):
+        printed = [_printed(by_column[column]) for column in columns]
+        lines.append(Line(**head, source="published", published=True, entries=printed))
     ran = _first_seen((row["preset"], row["variant"]) for row in rows if row["status"] == "run")
     for preset, variant in ran or [("", "")]:
         source = ", ".join(filter(None, ["ours", preset, variant]))
@@ -95,8 +99,12 @@ def _model(rows: list[Row]) -> str:
     return next((row["model"].upper() for row in rows if row["model"]), "")
 
 
+def _is_printed(row: Row) -> bool:
+    return bool(row["why_no_verdict"] != NOT_IN_PAPER)
+
+
 def _printed(rows: list[Row]) -> Entry:
-    if not rows:
+    if not any(map(_is_printed, rows)):
         return Entry(display.NOTHING, missing=True)
     return Entry(rows[0]["printed"], _shown(rows[0]["published"], rows[0]), doubtful=bool(rows[0]["doubtful"]))
 
@@ -106,8 +114,7 @@ def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
         return Entry(display.NOTHING, missing=True)
     for row in rows:
         if row["status"] == "run" and (row["preset"], row["variant"]) == (preset, variant):
-            text = display.with_spread(row["ours"], row["std"], row)
-            return Entry(text or "no value", _shown(row["ours"], row))
+            return Entry(display.ours(row), _shown(row["ours"], row))
     return Entry(display.NOT_RUN, missing=True)
 
 
@@ -153,6 +160,16 @@ def _doubts(rows: list[Row]) -> list[str]:
         if row["doubtful"] and place not in places[row["doubtful"]]:
             places[row["doubtful"]].append(place)
     return [f"{', '.join(where)}: {objection}" for objection, where in places.items()]
+
+
+def _divergences(rows: list[Row]) -> list[str]:
+    """One sentence per cell of which a seed diverged."""
+    return _first_seen(
+        f"{row['method']} ({', '.join(filter(None, [row['preset'], row['variant']]))}) on {display.setting(row)}: "
+        f"{row['diverged']}"
+        for row in rows
+        if row["diverged"]
+    )
 
 
 def _first_seen(items: Iterable[H]) -> list[H]:

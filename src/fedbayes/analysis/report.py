@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from fedbayes.analysis import display
-from fedbayes.analysis.compare import read_reproduction
+from fedbayes.analysis.compare import printed_only, read_reproduction
 from fedbayes.analysis.figures import caption_of
 from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import KEY
@@ -129,6 +129,7 @@ def _shown(chapter: Chapter, root: Path) -> dict[str, Any]:
 
 def counts(rows: pd.DataFrame) -> dict[str, int]:
     """Printed numbers, how many of them ran, and how many comparisons got which verdict."""
+    rows = printed_only(rows)
     ran = rows[rows["status"] == "run"]
     printed, reached = (len(part.drop_duplicates(KEY)) for part in (rows, ran))
     verdicts = {name: int((ran["verdict"] == name).sum()) for name in VERDICTS}
@@ -160,6 +161,7 @@ def _run(cells: pd.DataFrame, record: dict[str, Any]) -> dict[str, str]:
         "Scale": cell["scale"],
         "Ran on": display.dataset(cell["dataset_title"], cell["stand_in_for"]),
         "Rounds": str(cell["rounds"]),
+        "Outcome": record["outcome"],
         "Seconds": f"{record['seconds']:.1f}",
         "Hardware": display.hardware(record),
         "Split (sha256)": record["split"]["sha256"][:12],
@@ -173,7 +175,7 @@ def _tables(chapter: Chapter) -> list[Table]:
 
 def _tables_without_experiment(chapter: Chapter) -> list[str]:
     """Tables of the paper no experiment reproduces, with the count of their numbers: none goes unmentioned."""
-    numbers = chapter.rows.drop_duplicates(KEY)["table"].value_counts(sort=False)
+    numbers = printed_only(chapter.rows).drop_duplicates(KEY)["table"].value_counts(sort=False)
     missing = [
         (str(name), int(size)) for name, size in numbers.items() if display.slug(str(name)) not in chapter.tables
     ]

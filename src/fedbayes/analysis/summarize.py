@@ -2,31 +2,36 @@
 
 A value is taken from a run in three ways (`selection`):
 
-- `best`: at the round, within the paper's window, where the pooled clean accuracy of that model is highest (the first
-  such round). For accuracy this is the paper's "highest accuracy"; other metrics are taken at the same round.
-- `last`: at the last round.
+- `best`: of the model's own best state, which training keeps: the first round, within the paper's window, where its
+  pooled clean accuracy is highest. For accuracy this is the paper's "highest accuracy"; other metrics are taken at the
+  same round. A model without such a state (not followed over the rounds, or not tested in the window) has no `best`.
+- `last`: of the last state.
 - `mean100`: mean over the last 100 rounds, without round 0 (nothing is trained then).
 
-A model that was not followed over the rounds but tested afterwards (FedAvg fine-tuned on each client, say) comes from
-`evaluation.parquet`: `last` from the last state, `best` from that model's own best state where there is one.
+`best` and `last` come from `evaluation.parquet`, so that a metric that is evaluated again reaches every table;
+`rounds.parquet` gives `mean100` and the training loss. A run that diverged counts like any other; `diverged` says so.
+The model it ended with stands for all later rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbayes.io import write_with
+from fedbayes.analysis.display import count
+from fedbayes.io import read_json, write_with
 
 # What a cell of the plan is, apart from its seed; all of it is carried through.
 CELL = ["paper", "experiment", "setting", "variant", "method", "preset", "scale", "dataset", "dataset_title"]
 CELL += ["stand_in_for", "reduction", "published_table", "published_dataset", "published_setting"]
 VALUE = ["model", "condition", "scope", "metric"]
+TRAINING = "train"  # stands in the place of the model where a row is about training itself
 LAST_ROUNDS = 100
 CONFIDENCE = 0.95
 
@@ -61,60 +66,82 @@ def over_seeds(by_seed: pd.DataFrame) -> pd.DataFrame:
         seed_list=("seed", lambda seeds: " ".join(map(str, seeds))),
         round=("round", " ".join),
         runs=("run", " ".join),
+        diverged=("diverged", divergence),
     ).reset_index()
     # One seed has no spread: freedom 1 stands in, the NaN of std makes the interval NaN.
     freedom = np.maximum(rows["seeds"] - 1, 1)
     half = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * rows["std"] / np.sqrt(rows["seeds"])
     rows["ci_low"], rows["ci_high"] = rows["mean"] - half, rows["mean"] + half
-    numbers = ["mean", "std", "ci_low", "ci_high", "seeds", "seed_list", "round", "runs"]
+    numbers = ["mean", "std", "ci_low", "ci_high", "seeds", "seed_list", "round", "runs", "diverged"]
     return rows[[*CELL, *VALUE, "selection", *numbers]]
 
 
 def _cell_values(cell: pd.Series[str], root: Path) -> pd.DataFrame:
     """All selected values of one run, with the cell's own columns beside them."""
     folder = root / cell["folder"]
-    values = run_values(
-        pd.read_parquet(folder / "rounds.parquet"),
-        pd.read_parquet(folder / "evaluation.parquet"),
-        (int(cell["window_first"]), int(cell["window_last"])),
-    )
-    return values.assign(**{column: cell[column] for column in [*CELL, "seed", "run"]})
+    rounds, evaluation = (pd.read_parquet(folder / f"{name}.parquet") for name in ("rounds", "evaluation"))
+    diverged = _diverged_at(read_json(folder / "run.json"))
+    if diverged:
+        evaluation = stand_still(rounds, evaluation, (int(cell["window_first"]), int(cell["window_last"])))
+    values = run_values(rounds, evaluation)
+    return values.assign(diverged=diverged, **{column: cell[column] for column in [*CELL, "seed", "run"]})
 
 
-def run_values(rounds: pd.DataFrame, evaluation: pd.DataFrame, window: tuple[int, int]) -> pd.DataFrame:
+def stand_still(rounds: pd.DataFrame, evaluation: pd.DataFrame, window: tuple[int, int]) -> pd.DataFrame:
+    """The evaluation of a diverged run, the last state standing for best states it did not live to reach.
+
+    Its rounds repeat the values of the model it diverged to, so a model whose rounds reach the window has a best there.
+    """
+    reached = sorted(set(rounds.loc[rounds["round"].between(*window), "model"]) & set(evaluation["model"]))
+    missing = [model for model in reached if f"best-{model}" not in set(evaluation["state"])]
+    last = evaluation[evaluation["state"] == "last"]
+    standing: list[pd.DataFrame] = [last[last["model"] == model].assign(state=f"best-{model}") for model in missing]
+    return pd.concat([evaluation, *standing], ignore_index=True)
+
+
+def divergence(rounds: Iterable[str]) -> str:
+    """`2 of 3 seeds diverged (rounds 12, 40)`; empty if none did.
+
+    Args:
+        rounds: for each seed the round it diverged at, empty where it did not.
+    """
+    of_seeds = list(rounds)
+    at = [round_ for round_ in of_seeds if round_]
+    if not at:
+        return ""
+    plural = "" if len(at) == 1 else "s"
+    return f"{len(at)} of {count(len(of_seeds), 'seed')} diverged (round{plural} {', '.join(at)})"
+
+
+def _diverged_at(record: Mapping[str, Any]) -> str:
+    """The round a run diverged at, as text; empty if it finished, `unknown` in records that do not say."""
+    if record["outcome"] != "diverged":
+        return ""
+    return str((record.get("diverged") or {}).get("round", "unknown"))
+
+
+def run_values(rounds: pd.DataFrame, evaluation: pd.DataFrame) -> pd.DataFrame:
     """Columns model, condition, scope, metric, selection, round (as text) and value of one run."""
-    parts = [part for _, model in rounds.groupby("model", sort=False) for part in _from_rounds(model, window)]
-    followed = set(rounds["model"])
-    tested = evaluation[~evaluation["model"].isin(followed)]
-    parts += [part for _, model in tested.groupby("model", sort=False) for part in _from_evaluation(model)]
-    return pd.concat(parts, ignore_index=True)
+    parts = [part for _, model in evaluation.groupby("model", sort=False) for part in _from_evaluation(model)]
+    parts += [_mean_of_last(model) for _, model in rounds.groupby("model", sort=False)]
+    parts.append(_last_training(rounds))
+    return pd.concat([part for part in parts if len(part)], ignore_index=True)
 
 
-def _from_rounds(rows: pd.DataFrame, window: tuple[int, int]) -> Iterator[pd.DataFrame]:
-    """The three selections of one model."""
+def _mean_of_last(rows: pd.DataFrame) -> pd.DataFrame:
+    """`mean100` of one model."""
     last = int(rows["round"].max())
-    best = _best_round(rows, window)
-    if best is not None:
-        yield _at_round(rows, best, "best")
-    yield _at_round(rows, last, "last")
     first = max(1, last - LAST_ROUNDS + 1)
     tail = rows[rows["round"] >= first]
     means = tail.groupby(VALUE, sort=False)["value"].agg(lambda values: values.mean(skipna=False)).reset_index()
-    yield means.assign(selection=f"mean{LAST_ROUNDS}", round=f"{first}-{last}")
+    return means.assign(selection=f"mean{LAST_ROUNDS}", round=f"{first}-{last}")
 
 
-def _best_round(rows: pd.DataFrame, window: tuple[int, int]) -> int | None:
-    """The first round of highest pooled clean accuracy in the window; None if none was tested there."""
-    clean = rows[(rows["condition"] == "clean") & (rows["scope"] == "pooled") & (rows["metric"] == "accuracy")]
-    inside = clean[clean["round"].between(*window)].sort_values("round")
-    if inside.empty:
-        return None
-    return int(inside["round"].iloc[int(inside["value"].fillna(-np.inf).to_numpy().argmax())])
-
-
-def _at_round(rows: pd.DataFrame, round_: int, selection: str) -> pd.DataFrame:
-    found = rows.loc[rows["round"] == round_, [*VALUE, "value"]]
-    return found.assign(selection=selection, round=str(round_))
+def _last_training(rounds: pd.DataFrame) -> pd.DataFrame:
+    """`last` of what training itself reports; no evaluation has it."""
+    rows = rounds[rounds["model"] == TRAINING]
+    found: pd.DataFrame = rows.loc[rows["round"] == rows["round"].max(), [*VALUE, "round", "value"]]
+    return found.assign(selection="last", round=found["round"].astype(str))
 
 
 def _from_evaluation(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:

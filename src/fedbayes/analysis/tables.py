@@ -1,8 +1,8 @@
 """The tables of a paper as HTML, LaTeX and CSV, ours beside theirs, from its reproduction file.
 
-Each table comes twice: in the paper's own shape, and as a long list of what ran, where scale, seeds, preset and the
-dataset that really ran stand beside every number. The CSV is the long list of all printed numbers, run or not, in the
-paper's units.
+Each table comes twice: in the paper's own shape (setting by setting where that would be too wide), and as a long list
+of what ran, where scale, seeds, preset and the dataset that really ran stand beside every number. The CSV is the long
+list of all printed numbers, run or not, and of methods the paper does not print, in the paper's units.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any, cast
 import pandas as pd
 
 from fedbayes.analysis import display
-from fedbayes.analysis.compare import NUMBERS, read_reproduction
+from fedbayes.analysis.compare import NUMBERS, printed_only, read_reproduction
 from fedbayes.analysis.latex import fragment
+from fedbayes.analysis.listing import MOST_COLUMNS, Listing, by_setting
 from fedbayes.analysis.matrix import Matrix, matrix
 from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import meaning_of
@@ -25,11 +26,22 @@ from fedbayes.reading import choice, complain
 
 READING = (
     "Published values are the paper's own text; ours, with preset and variant, is the mean ± standard deviation over "
-    "seeds, taken as the paper takes its number. Bold: best of a column, for each kind of model apart, among printed "
+    "seeds, taken as the paper takes its number. Bold: best of a setting, for each kind of model apart, among printed "
     "numbers and among ours. A dagger marks a printed number there is an objection to."
 )
+UNPRINTED = " A method without published values is not in the paper."
 CSV_COLUMNS = ["table", "dataset", "setting", "method", "metric", "model", "unit", "status", "variant", "preset"]
-CSV_COLUMNS += ["scale", "ran_on", "stand_in_for", "seeds", "seed_list", *NUMBERS, "verdict", "why_no_verdict"]
+CSV_COLUMNS += [
+    "scale",
+    "ran_on",
+    "stand_in_for",
+    "seeds",
+    "seed_list",
+    "diverged",
+    *NUMBERS,
+    "verdict",
+    "why_no_verdict",
+]
 CSV_COLUMNS += ["doubtful", "note", "reduction", "runs"]
 
 # The columns of the list of what ran that fit a printed page, and those of them that hold sentences.
@@ -40,12 +52,13 @@ WIDE = {"Setting", "Ran on", "Verdict", "Reduction"}
 
 @dataclass(frozen=True)
 class Table:
-    """One table, ready to be shown."""
+    """One table, ready to be shown; `listing` stands in the matrix's place where that would be too wide."""
 
     key: str
     heading: str
     reading: str
     matrix: Matrix
+    listing: Listing | None
     ran: list[dict[str, str]]
 
 
@@ -64,7 +77,7 @@ def table(reproduction: Path, key: str, html: Path, tex: Path, csv: Path) -> Non
     paper = rows["paper_name"].iloc[0]
     write_text(html, render("table_page.html", table=made, paper=paper, scale=rows["scale"].iloc[0]))
     ran = [{column: row[column] for column in PRINTED} for row in made.ran]
-    write_text(tex, fragment(f"{paper}, {made.heading}.", made.reading, made.matrix, ran, WIDE))
+    write_text(tex, fragment(f"{paper}, {made.heading}.", made.reading, made.matrix, made.listing, ran, WIDE))
     long = in_printed_units(_rows_of(rows, key))
     write_with(csv, partial(long.to_csv, index=False, float_format="%.10g"))
 
@@ -74,7 +87,12 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
     of_table = _rows_of(rows, key)
     measures = dict.fromkeys(display.measure(metric) for metric in of_table["metric"])
     reading = f"Measured: {', '.join(measures)}. {READING}"
-    return Table(key, display.title(of_table["table"].iloc[0]), reading, matrix(of_table), what_ran(of_table))
+    if len(printed_only(of_table)) < len(of_table):
+        reading += UNPRINTED
+    shape = matrix(of_table)
+    listing = by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
+    heading = display.title(of_table["table"].iloc[0])
+    return Table(key, heading, reading, shape, listing, what_ran(of_table))
 
 
 def _rows_of(rows: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -100,10 +118,11 @@ def _shown(row: dict[str, Any]) -> dict[str, str]:
         "Scale": row["scale"],
         "Seeds": str(row["seeds"]),
         "Ran on": display.ran_on(row),
-        "Ours": display.with_spread(row["ours"], row["std"], row),
+        "Ours": display.ours(row),
         "Published": row["printed"],
         "Difference": display.number(row["difference"], row, sign="+"),
         "Verdict": display.judged(row),
+        "Diverged": row["diverged"],
         "95 % interval": display.interval(row),
         "Last round": display.number(row["ours_last"], row),
         "Mean of last 100": display.number(row["ours_mean100"], row),

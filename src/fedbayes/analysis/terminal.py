@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fedbayes.analysis import display
-from fedbayes.analysis.compare import read_reproduction
+from fedbayes.analysis.compare import printed_only, read_reproduction
 from fedbayes.analysis.published import KEY
 
 # Columns and the widest each may get; longer text goes on below.
@@ -28,7 +28,7 @@ def _paper(reproduction: Path) -> str:
     rows = read_reproduction(reproduction)
     ran = rows[rows["status"] == "run"]
     cells = [_cells(row) for row in cast(list[dict[str, Any]], ran.to_dict("records"))]
-    done, printed = (len(part.drop_duplicates(KEY)) for part in (ran, rows))
+    done, printed = (len(printed_only(part).drop_duplicates(KEY)) for part in (ran, rows))
     reasons = dict.fromkeys(filter(None, ran["why_no_verdict"]))
     lines = [rows["paper_name"].iloc[0], *_layout(cells)]
     lines += textwrap.wrap(f"No verdict where: {' | '.join(reasons)}.", 100) if reasons else []
@@ -42,13 +42,13 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
         "method": row["method"] + preset,
         "setting": display.setting(row) + variant,
         "model": row["model"].upper(),
-        "ours": display.with_spread(row["ours"], row["std"], row).replace(" ± ", "±"),
-        "published": row["printed"].replace(" ± ", "±"),
+        "ours": (display.with_spread(row["ours"], row["std"], row) or "no value").replace(" ± ", "±"),
+        "published": row["printed"].replace(" ± ", "±") or "-",
         "diff": display.number(row["difference"], row, sign="+"),
         "seeds": str(row["seeds"]),
         "dataset": row["ran_on"],
         "scale": row["scale"],
-        "verdict": row["verdict"] or "-",
+        "verdict": ", ".join(filter(None, [row["verdict"], display.diverged(row)])) or "-",
     }
 
 

@@ -1,0 +1,78 @@
+"""One cell of ours beside one number of a paper's table: a row of the reproduction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from fedbayes.analysis.published import Meaning
+from fedbayes.analysis.verdict import objections, verdict
+
+# Columns that come from the summary as they are; those of SEEDS belong to the selection that is compared.
+CARRIED = ["experiment", "variant", "preset", "scale", "stand_in_for", "reduction"]
+SEEDS = ["seeds", "seed_list", "runs", "diverged"]
+
+
+def run_row(theirs: dict[str, Any], meaning: Meaning, cell: pd.DataFrame) -> dict[str, Any] | None:
+    """One cell of ours beside the printed number; None if the cell did not test that model in that metric.
+
+    Args:
+        theirs: the columns that the paper fills.
+        meaning: what the printed metric is.
+        cell: all rows of the summary of one cell.
+    """
+    model = meaning.model or _tested_model(cell)
+    tested = cell[(cell["model"] == model) & (cell["metric"] == meaning.metric)]
+    if tested.empty:
+        return None
+    best = _value(tested, "best", meaning.scope)
+    source = tested.iloc[0].to_dict() | {key: value for key, value in best.items() if key in SEEDS}
+    row = theirs | {key: source[key] for key in (*CARRIED, *SEEDS)}
+    row |= {key: best.get(key, float("nan")) for key in ("std", "ci_low", "ci_high")}
+    row |= {
+        "status": "run",
+        "model": model,
+        "our_setting": source["setting"],
+        "ran_on": source["dataset_title"],
+        "ours": _mean(tested, "best", meaning.scope),
+        "ours_last": _mean(tested, "last", meaning.scope),
+        "ours_mean100": _mean(tested, "mean100", meaning.scope),
+        "ours_client_mean": _mean(tested, "best", "mean"),
+        "ours_worst_client": _mean(tested, "best", "worst"),
+        "difference": _mean(tested, "best", meaning.scope) - theirs["published"],
+    }
+    return row | _judged(row, meaning)
+
+
+def _tested_model(cell: pd.DataFrame) -> str:
+    """The model a paper means that names none: the one followed over the rounds, personal before global."""
+    return "pm" if "pm" in followed(cell) else "gm"
+
+
+def followed(cell: pd.DataFrame) -> set[str]:
+    """The models that were tested over the rounds, not only at the end."""
+    return set(cell.loc[cell["selection"] == "mean100", "model"])
+
+
+def _value(tested: pd.DataFrame, selection: str, scope: str) -> dict[str, Any]:
+    """The summary's row for one selection and scope; empty if there is none."""
+    found = tested[(tested["selection"] == selection) & (tested["scope"] == scope)]
+    return {} if found.empty else {str(key): value for key, value in found.iloc[0].items()}
+
+
+def _mean(tested: pd.DataFrame, selection: str, scope: str) -> float:
+    return float(_value(tested, selection, scope).get("mean", float("nan")))
+
+
+def _judged(row: dict[str, Any], meaning: Meaning) -> dict[str, str]:
+    reasons = objections(
+        row["scale"], row["stand_in_for"], int(row["seeds"]), row["doubtful"], row["published"], row["ours"]
+    )
+    if reasons:
+        return {"verdict": "", "why_no_verdict": "; ".join(reasons)}
+    interval = (row["ci_low"], row["ci_high"])
+    return {
+        "verdict": verdict(meaning, row["published"], row["published_std"], row["ours"], interval),
+        "why_no_verdict": "",
+    }
