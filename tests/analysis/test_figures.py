@@ -8,17 +8,21 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
+from artefacts import ROOT
 from campaign import Campaign
-from fedbayes.analysis.figures import accuracy_by_round, caption_of, curves, figure
+from fedbayes.analysis.figures import accuracy_by_round, caption_of, curves, figure, read_logged
 from fedbayes.analysis.summarize import read_index
 from fedbayes.reading import ConfigError
 
 TITLES = {"mnist-small": "MNIST small", "mnist-small-stratified": "MNIST small, stratified"}
 
+LOGGED = ROOT / "config" / "curves.csv"
+NO_LOG = read_logged(LOGGED, "pfedbayes/none")
+
 
 def draw(campaign: Campaign, folder: Path) -> tuple[Path, Path]:
     svg, png = folder / "figure2.svg", folder / "figure2.png"
-    figure("pfedbayes/figure2", campaign.index, campaign.root, TITLES, svg, png)
+    figure("pfedbayes/figure2", campaign.index, campaign.root, TITLES, LOGGED, svg, png)
     return svg, png
 
 
@@ -31,7 +35,7 @@ def test_curves_are_mean_lowest_and_highest_over_seeds(full: Campaign) -> None:
 
 
 def test_a_panel_for_each_setting_with_labelled_axes(full: Campaign) -> None:
-    drawn = accuracy_by_round(read_index(full.index), TITLES, full.root)
+    drawn = accuracy_by_round(read_index(full.index), TITLES, full.root, NO_LOG)
     panels = [panel for panel in drawn.axes if panel.get_lines()]
     assert [panel.get_title(loc="left") or panel.get_title() for panel in panels] == list(TITLES.values())
     for panel in panels:
@@ -47,7 +51,7 @@ def test_a_panel_for_each_setting_with_labelled_axes(full: Campaign) -> None:
 def test_methods_differ_in_colour_and_marker(full: Campaign) -> None:
     index = read_index(full.index)
     both = pd.concat([index, index.assign(preset="reference")])
-    lines = accuracy_by_round(both, TITLES, full.root).axes[0].get_lines()
+    lines = accuracy_by_round(both, TITLES, full.root, NO_LOG).axes[0].get_lines()
     assert len({(to_hex(line.get_color()), line.get_marker()) for line in lines}) == len(lines) == 2
 
 
@@ -76,10 +80,26 @@ def test_a_figure_of_which_nothing_ran_says_so(smoke: Campaign, tmp_path: Path) 
     index = pd.read_csv(smoke.index, keep_default_na=False).assign(published_dataset="FMNIST")
     index.to_csv(tmp_path / "index.csv", index=False)
     svg = tmp_path / "figure2.svg"
-    figure("pfedbayes/figure2", tmp_path / "index.csv", smoke.root, TITLES, svg, svg.with_suffix(".png"))
+    figure("pfedbayes/figure2", tmp_path / "index.csv", smoke.root, TITLES, LOGGED, svg, svg.with_suffix(".png"))
     assert caption_of(svg) == "Figure 2: not run at this scale."
 
 
 def test_an_unknown_figure_is_named(smoke: Campaign, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found 'pfedbayes/figure9'"):
-        figure("pfedbayes/figure9", smoke.index, smoke.root, TITLES, tmp_path / "a.svg", tmp_path / "a.png")
+        figure("pfedbayes/figure9", smoke.index, smoke.root, TITLES, LOGGED, tmp_path / "a.svg", tmp_path / "a.png")
+
+
+def test_a_public_log_is_drawn_behind_ours_and_named(full: Campaign) -> None:
+    index = read_index(full.index)
+    index = index[index["setting"] == "mnist-small"].assign(setting="mnist-medium", rounds=100)
+    logged = read_logged(LOGGED, "pfedbayes/figure2")
+    (panel,) = accuracy_by_round(index, {"mnist-medium": "MNIST medium"}, full.root, logged).axes
+    lines = {line.get_label(): line for line in panel.get_lines()}
+    behind = lines["pFedBayes, public log, GM"]
+    assert behind.get_xdata()[-1] <= 100 and behind.get_ydata()[-1] == pytest.approx(90.7, abs=0.3)
+    assert behind.get_zorder() < lines["FedAvg (paper), GM"].get_zorder()
+
+
+def test_variants_have_no_panel_of_their_own(full: Campaign, tmp_path: Path) -> None:
+    svg, _ = draw(full, tmp_path)
+    assert "stratified" not in svg.read_text()

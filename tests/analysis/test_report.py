@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from artefacts import ROOT
 from campaign import Campaign
 from fedbayes.analysis.compare import read_reproduction
 from fedbayes.analysis.figures import figure
@@ -19,7 +20,15 @@ from fedbayes.analysis.verdict import RULE
 def make_report(campaign: Campaign, folder: Path) -> str:
     svg = folder / "figures" / "pfedbayes" / "figure2.svg"
     titles = campaign.plan.setting_titles("pfedbayes")
-    figure("pfedbayes/figure2", campaign.index, campaign.root, titles, svg, svg.with_suffix(".png"))
+    figure(
+        "pfedbayes/figure2",
+        campaign.index,
+        campaign.root,
+        titles,
+        ROOT / "config/curves.csv",
+        svg,
+        svg.with_suffix(".png"),
+    )
     tables = [folder / "tables" / "pfedbayes" / "table1.html"]
     chapters = chapters_of(campaign.plan.headers, [campaign.reproduction], [campaign.index], tables, [svg])
     report(campaign.plan.config.scale, chapters, campaign.root, "abc123", folder / "report.html")

@@ -105,6 +105,7 @@ rule figures:
     input:
         index=rules.index.output.index,
         rounds=lambda wildcards: artefacts(wildcards.paper, "rounds.parquet"),
+        logged=ROOT / "config" / "curves.csv",
     output:
         svg=report(
             "results/{scale}/figures/{paper}/{figure}.svg",

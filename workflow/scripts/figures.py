@@ -11,6 +11,7 @@ with job(snakemake.log[0]):
         Path(snakemake.input.index),
         Path("."),
         snakemake.params.titles,
+        Path(snakemake.input.logged),
         Path(snakemake.output.svg),
         Path(snakemake.output.png),
     )

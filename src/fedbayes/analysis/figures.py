@@ -61,7 +61,9 @@ class Drawn:
     caption: str
 
 
-def figure(key: str, index_csv: Path, root: Path, titles: Mapping[str, str], svg: Path, png: Path) -> None:
+def figure(
+    key: str, index_csv: Path, root: Path, titles: Mapping[str, str], logged_csv: Path, svg: Path, png: Path
+) -> None:
     """Write one figure of a paper as SVG and PNG; both carry their caption as the description in their metadata.
 
     Args:
@@ -69,13 +71,14 @@ def figure(key: str, index_csv: Path, root: Path, titles: Mapping[str, str], svg
         index_csv: the paper's cells.
         root: the folder that the index's `folder` column starts from.
         titles: titles of the paper's settings, in the paper's order.
+        logged_csv: curves that public logs hold (`config/curves.csv`), drawn behind ours.
         svg: the vector image to write.
         png: the pixel image to write.
     """
     if key not in FIGURES:
         raise complain("src/fedbayes/analysis/figures.py", "FIGURES", "no such figure: " + choice(key, FIGURES))
     with mpl.rc_context(STYLE):
-        drawn = FIGURES[key](read_index(index_csv), titles, root)
+        drawn = FIGURES[key](read_index(index_csv), titles, root, read_logged(logged_csv, key))
         for file, metadata in ((svg, {"Date": None}), (png, {})):
             described = metadata | {"Description": drawn.caption}
             write_with(file, partial(drawn.figure.savefig, format=file.suffix[1:], dpi=160, metadata=described))
@@ -87,20 +90,29 @@ def caption_of(svg: Path) -> str:
     return (found.text or "") if found is not None else ""
 
 
-def pfedbayes_figure2(index: pd.DataFrame, titles: Mapping[str, str], root: Path) -> Drawn:
-    """Figure 2 of pFedBayes: accuracy by round on MNIST, the runs of its Table 1."""
-    cells = index[(index["experiment"] == "table1") & (index["published_dataset"] == "MNIST")]
+def read_logged(file: Path, key: str) -> pd.DataFrame:
+    """Curves of public logs that belong to one figure: columns setting, method, model, round, accuracy, source."""
+    paper, name = key.split("/")
+    rows = pd.read_csv(file)
+    return rows[(rows["paper"] == paper) & (rows["figure"] == name)]
+
+
+def pfedbayes_figure2(index: pd.DataFrame, titles: Mapping[str, str], root: Path, logged: pd.DataFrame) -> Drawn:
+    """Figure 2 of pFedBayes: accuracy by round on MNIST, the main settings of its Table 1."""
+    cells = index[
+        (index["experiment"] == "table1") & (index["published_dataset"] == "MNIST") & (index["variant"] == "")
+    ]
     if cells.empty:
         return _nothing_ran("Figure 2")
-    return Drawn(accuracy_by_round(cells, titles, root), "Figure 2. " + accuracy_caption(cells))
+    return Drawn(accuracy_by_round(cells, titles, root, logged), "Figure 2. " + accuracy_caption(cells, logged))
 
 
-FIGURES: dict[str, Callable[[pd.DataFrame, Mapping[str, str], Path], Drawn]] = {
+FIGURES: dict[str, Callable[[pd.DataFrame, Mapping[str, str], Path, pd.DataFrame], Drawn]] = {
     "pfedbayes/figure2": pfedbayes_figure2,
 }
 
 
-def accuracy_caption(cells: pd.DataFrame) -> str:
+def accuracy_caption(cells: pd.DataFrame, logged: pd.DataFrame) -> str:
     """How to read `accuracy_by_round`: lines and bands, scale, dataset that really ran, seeds, what was reduced."""
     band = "the band spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else "one seed, so no band"
     text = (
@@ -108,11 +120,14 @@ def accuracy_caption(cells: pd.DataFrame) -> str:
         f"dashed: global model (GM); in brackets the preset. Lines are means over seeds; {band}. "
         f"The first rounds may lie below the axis. {_what_ran(cells)}."
     )
+    behind = logged[logged["setting"].isin(set(cells["setting"]))]
+    if len(behind):
+        text += f" Grey, behind: {', '.join(dict.fromkeys(behind['source']))}."
     reductions = "; ".join(dict.fromkeys(filter(None, cells["reduction"])))
     return text + (f" Reduced: {reductions}." if reductions else "")
 
 
-def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path) -> Figure:
+def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path, logged: pd.DataFrame) -> Figure:
     """Pooled test accuracy against the round: a panel per setting, a line per method, preset and model."""
     settings = [key for key in titles if key in set(cells["setting"])]
     columns = COLUMNS.get(len(settings), 3)
@@ -124,6 +139,7 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
     names = list(dict.fromkeys(zip(cells["method"], cells["preset"], strict=True)))
     for panel, key in zip(panels, settings, strict=False):
         _draw_panel(panel, cells[cells["setting"] == key], names, root)
+        _draw_logged(panel, logged[logged["setting"] == key], int(cells["rounds"].max()))
         panel.set_title(titles[key])
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
@@ -142,6 +158,15 @@ def _draw_panel(panel: Axes, cells: pd.DataFrame, names: list[tuple[str, str]], 
     panel.set_xlabel("communication round")
     panel.set_ylabel("test accuracy (%)")
     panel.margins(x=0.02)
+
+
+def _draw_logged(panel: Axes, logged: pd.DataFrame, last: int) -> None:
+    """What a public log holds, in grey behind our lines and no further than they go."""
+    for (method, model), line in logged[logged["round"] <= last].groupby(["method", "model"], sort=False):
+        label = f"{method}, public log, {str(model).upper()}"
+        values = 100 * line["accuracy"]
+        style = DASHES[str(model)]
+        panel.plot(line["round"], values, linestyle=style, color="#9a9a9a", linewidth=2.2, zorder=1, label=label)
 
 
 def _nothing_ran(name: str) -> Drawn:
