@@ -5,8 +5,8 @@ Two ways to lift, chosen by a static rule and never by a timing:
 - `vmap`: the clients' states are stacked along a first axis and each step runs once for all of them;
 - `loop`: the same code, one client at a time, for what cannot be vmapped or is slower so.
 
-A vmapped step may be compiled, which pays in long runs. Within one way of lifting and compiling, results are the same
-bits whatever the chunk size and the order of clients; between ways they agree up to rounding.
+A vmapped step may be compiled, which pays in long runs. Within one way of lifting and compiling, on one thread, results
+are the same bits whatever the chunk size and the order of clients; between ways they agree up to rounding.
 """
 
 from __future__ import annotations
