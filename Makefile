@@ -10,7 +10,7 @@ CORES  ?= all
 ARGS   ?=
 SCALE  ?= paper
 
-.PHONY: reproduce test lint fast-test ui report splits commit-splits schema freeze lock clean
+.PHONY: reproduce test lint fast-test ui bench report splits commit-splits schema freeze lock clean
 
 reproduce: $(READY)
 	$(BIN)/snakemake --cores $(CORES) $(ARGS)
@@ -33,6 +33,10 @@ lint: $(READY)
 ui: $(READY)
 	@echo "Open http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning&viewStateShareKey=reproduction"
 	MLFLOW_DISABLE_TELEMETRY=true $(BIN)/mlflow ui --host 127.0.0.1 --port 5000 --workers 1
+
+# The engine beside a plain one-client-at-a-time loop, as ratios measured in one process.
+bench: $(READY)
+	$(BIN)/python -m fedbayes.benchmark results/benchmark.json $(ARGS)
 
 # Snakemake's own report with provenance and runtimes, after a reproduction.
 report: $(READY)

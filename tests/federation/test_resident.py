@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedbayes.federation import resident
 from fedbayes.federation.resident import Resident, normalise, shards
 
 CPU = torch.device("cpu")
@@ -31,3 +32,17 @@ def test_facts_count_only_the_rows_a_client_holds() -> None:
     facts = data.facts(torch.tensor([0, 1, 2]), 7)
     assert facts.size.tolist() == [3, 1, 0] and facts.round.tolist() == [7, 7, 7]
     assert facts.counts.tolist() == [[2, 0, 1], [0, 1, 0], [0, 0, 0]]
+
+
+def test_kept_inputs_are_those_prepared_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = torch.Generator().manual_seed(0)
+    inputs = torch.randint(256, (9, 3, 5, 7), dtype=torch.uint8, generator=stream)
+    own, prepare = shards([np.array([8, 0, 3]), np.array([1, 1])], CPU), normalise([0.1] * 3, [0.7] * 3, torch.float32)
+    data = [Resident(inputs, torch.zeros(9, dtype=torch.int64), own, own, 3, prepare) for _ in range(2)]
+    rows = torch.tensor([[8, 2], [2, 5], [0, 0]])
+    kept = data[0].samples(rows), data[0].tests(slice(1, 2), slice(0, 2))
+    monkeypatch.setattr(resident, "KEEP_UP_TO_BYTES", 0)
+    anew = data[1].samples(rows), data[1].tests(slice(1, 2), slice(0, 2))
+    assert kept[0].shape == (3, 2, 3, 5, 7) and kept[1].shape == (1, 2, 3, 5, 7)
+    assert all(torch.equal(a, b) for a, b in zip(kept, anew, strict=True))
+    torch.testing.assert_close(kept[0][1, 1], prepare(inputs[5]))

@@ -15,6 +15,8 @@ from fedbayes.federation.loop import Federation, State, send
 
 # Test samples of a client predicted at once. A sampled prediction draws its noise per block, so this is numerics.
 BLOCK = 500
+# Samples of all clients predicted at once, which bounds the memory of a test. It changes no number.
+AT_ONCE = 20_000
 
 
 class Predictions(NamedTuple):
@@ -77,7 +79,7 @@ def _predict(federation: Federation, model: Model, stacked: bool, round_: int) -
     """Predict block by block, clients side by side; padding is dropped at the end."""
     data, test = federation.data, federation.data.test
     population, largest = test.rows.shape
-    size = federation.lifting.clients_at_once(population)
+    size = min(federation.lifting.clients_at_once(population), max(1, AT_ONCE // min(BLOCK, largest)))
     run = federation.lifting.over(federation.method.predict, (0 if stacked else None, 0, 0))
     keys = rng.fold(federation.key("predict").to(data.device), round_, torch.arange(population, device=data.device))
     parts = []
@@ -87,9 +89,7 @@ def _predict(federation: Federation, model: Model, stacked: bool, round_: int) -
             own = trees.take(model, group) if stacked else model
             blocks = []
             for block, begin in enumerate(range(0, largest, BLOCK)):
-                rows = test.rows[group, begin : begin + BLOCK]
-                x = data.prepare(data.inputs[rows.flatten()])
-                x = x.reshape(*rows.shape, *x.shape[1:])
+                x = data.tests(group, slice(begin, begin + BLOCK))
                 blocks.append(run(own, x, rng.fold(keys[group], block)).mean(1))
             parts.append(torch.cat(blocks, 1))
     held = torch.arange(largest, device=data.device) < test.sizes[:, None]

@@ -51,9 +51,11 @@ def visit_all(
     present, size = len(guests.ids), lifting.clients_at_once(len(guests.ids))
     outcomes = []
     for first in range(0, present, size):
-        # The last chunk is filled up with guests visited before: a compiled step serves one number of clients.
-        rows = torch.arange(first, first + size, device=data.device) % present
-        part = Guests(*(trees.take(member, rows) for member in guests)) if size < present else guests
+        rows: Tensor | slice = slice(first, first + size)
+        if first + size > present:
+            # The last chunk is filled up with guests visited before: a compiled step serves one number of clients.
+            rows = torch.arange(first, first + size, device=data.device) % present
+        part = Guests(*(trees.take(member, rows) for member in guests))
         outcomes.append(_visit_chunk(visit, part, data, feed, key, round_, lifting))
     whole = Outcome(trees.concatenate([o.out for o in outcomes]), torch.cat([o.taken for o in outcomes]))
     return Outcome(trees.take(whole.out, slice(present)), whole.taken[:present])
@@ -66,7 +68,7 @@ def _visit_chunk(
     facts = data.facts(guests.ids, round_)
     work = lifting.over(visit.begin)(guests.down, guests.clients, facts, rng.fold(keys, 0))
     # What was broadcast has stride 0 along the clients' axis; steps want every client to own its numbers.
-    work = trees.each(lambda leaf: leaf.contiguous().clone(), work)
+    work = trees.each(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), work)
     taken = torch.zeros_like(guests.seen)
     for number, phase in enumerate(visit.phases, start=1):
         own = phase.feed or feed
@@ -90,10 +92,10 @@ def _run_phase(
     step, most = lifting.step(phase.step), max(counts)
     ragged = min(counts) < most
     needed = torch.tensor(counts, device=data.device)
+    labels, step_keys = data.labels[rows], rng.fold(keys, torch.arange(most, device=data.device)[:, None])
     for t in range(most):
-        x, y = data.prepare(data.inputs[rows[t]].flatten(0, -data.inputs.dim())), data.labels[rows[t]]
-        x = x.reshape(*rows[t].shape, *x.shape[1:])
-        new = step(work, Batch(x, y, masks[t].to(x.dtype)), rng.fold(keys, t))
+        x = data.samples(rows[t])
+        new = step(work, Batch(x, labels[t], masks[t].to(x.dtype)), step_keys[t])
         work = _where(t < needed, new, work) if ragged else new
     return work, needed * feed.draws
 
@@ -110,8 +112,8 @@ def _gather_plan(
         places[c, :count] = place.reshape(count, feed.draws, columns)
         masks[c, :count] = mask.reshape(count, feed.draws, columns)
     flat = places.reshape(len(sizes), -1).to(own_rows.device)
-    rows = own_rows.gather(1, flat).reshape(shape).movedim(1, 0)
-    masks = masks.to(own_rows.device).movedim(1, 0)
+    rows = own_rows.gather(1, flat).reshape(shape).movedim(1, 0).contiguous()
+    masks = masks.to(own_rows.device).movedim(1, 0).contiguous()
     return (rows.squeeze(2), masks.squeeze(2)) if feed.draws == 1 else (rows, masks)
 
 

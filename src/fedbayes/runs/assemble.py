@@ -15,6 +15,7 @@ from fedbayes.federation.contract import Feed, Method
 from fedbayes.federation.feed import steps_in
 from fedbayes.federation.lifting import Lifting, choose_compiled, choose_lift
 from fedbayes.federation.loop import Federation
+from fedbayes.federation.memory import keep_freed_memory
 from fedbayes.federation.resident import Resident, normalise, shards
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
@@ -34,6 +35,7 @@ def assemble(
         split_sha256: digest the split must have (config/splits.csv); None for a user's own split.
         execution: device and lifting.
     """
+    keep_freed_memory()
     device = choose_device(execution.device)
     check_split(split_file, split_sha256)
     data = resident(spec, dataset_folder, split_file, device)

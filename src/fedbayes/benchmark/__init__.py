@@ -1,0 +1,1 @@
+"""The engine beside a plain PyTorch loop: `python -m fedbayes.benchmark`."""

@@ -1,0 +1,72 @@
+"""The convolutional network: the paper's size, torch's initial values, an ordinary forward pass."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from fedbayes.bayes.layers import plain
+from fedbayes.models import load_network
+from fedbayes.reading import ConfigError
+from fedbayes.tensors import Params
+
+FEDUAB = {"channels": (32, 32, 32), "hidden": (64,)}
+
+
+def module(params: Params, side: int) -> nn.Sequential:
+    """The same network as modules, written out for three convolutions and one hidden layer."""
+    net = nn.Sequential(
+        nn.Conv2d(3, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 32, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32 * side * side, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+    places = {0: "conv0", 3: "conv1", 6: "conv2", 9: "hidden0", 11: "head"}
+    net.load_state_dict(
+        {f"{i}.{kind}": params[f"{name}.{kind}"] for i, name in places.items() for kind in ("weight", "bias")}
+    )
+    return net
+
+
+def test_feduab_network_has_the_papers_number_of_weights() -> None:
+    network = load_network("cnn", FEDUAB, (3, 32, 32), 10)
+    params = network.init(torch.Generator().manual_seed(0))
+    assert sum(p.numel() for p in params.values()) == 52_874
+    assert network.layers == ("conv0", "conv1", "conv2", "hidden0", "head") and network.kind == "conv"
+
+
+def test_initial_weights_fill_the_interval_of_torch_nn() -> None:
+    params = load_network("cnn", FEDUAB, (3, 32, 32), 10).init(torch.Generator().manual_seed(0))
+    for name, fan_in in (("conv0", 27), ("conv1", 288), ("hidden0", 512)):
+        bound, weight = 1 / math.sqrt(fan_in), params[f"{name}.weight"]
+        assert float(weight.abs().max()) <= bound < 1.02 * float(weight.abs().max())
+        # Uniform: variance bound^2 / 3; the relative error of 864 draws is 3 %, so 15 % is five of them.
+        assert abs(float(weight.var()) / (bound**2 / 3) - 1) < 0.15
+
+
+@pytest.mark.parametrize(("size", "side"), [(32, 4), (37, 5)])
+def test_forward_and_gradient_equal_torch_nn(size: int, side: int) -> None:
+    network = load_network("cnn", FEDUAB, (3, size, size), 10)
+    params = network.init(torch.Generator().manual_seed(1))
+    net, x = module(params, side), torch.randn(5, 3, size, size, generator=torch.Generator().manual_seed(2))
+    expected = net(x)
+    torch.testing.assert_close(network.apply(plain(params), x), expected)
+    found = torch.func.grad(lambda p: network.apply(plain(p), x).square().sum())(params)
+    expected.square().sum().backward()
+    torch.testing.assert_close(found["conv0.weight"], net[0].weight.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_clients_side_by_side_equal_one_at_a_time() -> None:
+    network = load_network("cnn", {"channels": (4, 5), "hidden": ()}, (1, 10, 12), 3)
+    clients = [network.init(torch.Generator().manual_seed(seed)) for seed in range(3)]
+    x = torch.randn(3, 2, 1, 10, 12, generator=torch.Generator().manual_seed(3))
+    stacked = {name: torch.stack([c[name] for c in clients]) for name in clients[0]}
+    together = torch.vmap(lambda weights, own: network.apply(plain(weights), own))(stacked, x)
+    for weights, own, logits in zip(clients, x, together, strict=True):
+        torch.testing.assert_close(network.apply(plain(weights), own), logits)
+
+
+def test_too_many_convolutions_are_refused_in_one_sentence() -> None:
+    with pytest.raises(ConfigError, match="4 convolutions do not fit images 28 pixels wide"):
+        load_network("cnn", {"channels": (8, 8, 8, 8), "hidden": ()}, (1, 28, 28), 10)
