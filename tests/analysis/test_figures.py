@@ -97,6 +97,8 @@ def test_a_public_log_is_drawn_behind_ours_and_named(full: Campaign) -> None:
     lines = {line.get_label(): line for line in panel.get_lines()}
     behind = lines["pFedBayes, public log, GM"]
     assert behind.get_xdata()[-1] <= 100 and behind.get_ydata()[-1] == pytest.approx(90.7, abs=0.3)
+    highest = max(float(line.get_ydata().max()) for line in lines.values())
+    assert panel.get_ylim()[1] > highest, "the log fits into the panel"
     assert behind.get_zorder() < lines["FedAvg (paper), GM"].get_zorder()
 
 

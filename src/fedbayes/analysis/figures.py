@@ -48,7 +48,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p")
 DASHES = {"pm": "-", "gm": (0, (4, 2))}
 MARKERS_A_LINE = 8
 POINTS_A_LINE = 200
-LEGEND_INCHES = 2.3  # room for the longest entry
+LEGEND_INCHES = 2.6  # room for the longest entry
 START = 0.05  # the axis may cut off lines before this part of the rounds
 COLUMNS = {1: 1, 2: 2, 4: 2}  # columns for a number of panels; otherwise three
 
@@ -138,8 +138,7 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
     panels = drawn.subplots(rows, columns, squeeze=False).ravel()
     names = list(dict.fromkeys(zip(cells["method"], cells["preset"], strict=True)))
     for panel, key in zip(panels, settings, strict=False):
-        _draw_panel(panel, cells[cells["setting"] == key], names, root)
-        _draw_logged(panel, logged[logged["setting"] == key], int(cells["rounds"].max()))
+        _draw_panel(panel, cells[cells["setting"] == key], names, root, logged[logged["setting"] == key])
         panel.set_title(titles[key])
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
@@ -148,11 +147,15 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
     return drawn
 
 
-def _draw_panel(panel: Axes, cells: pd.DataFrame, names: list[tuple[str, str]], root: Path) -> None:
+def _draw_panel(
+    panel: Axes, cells: pd.DataFrame, names: list[tuple[str, str]], root: Path, logged: pd.DataFrame
+) -> None:
     for place, (method, preset) in enumerate(names):
         ours = cells[(cells["method"] == method) & (cells["preset"] == preset)]
         if len(ours):
             _draw_lines(panel, curves(ours, root), f"{method} ({preset})", place)
+    _draw_logged(panel, logged, int(cells["rounds"].max()))
+    # After every line: this ends the automatic choice of the upper limit too.
     panel.set_ylim(bottom=_floor(panel))
     panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     panel.set_xlabel("communication round")
