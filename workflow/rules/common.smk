@@ -31,7 +31,6 @@ wildcard_constraints:
     paper="|".join(PLAN.papers),
     table=r"table[a-z0-9]+",
     figure=r"figure[a-z0-9]+",
-    batch="[0-9a-z-]+",
 
 
 def split_of(wildcards):

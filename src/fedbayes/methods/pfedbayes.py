@@ -106,8 +106,9 @@ class Work(NamedTuple):
 
 
 def build(config: Config, network: Network) -> Method:
-    """PFedBayes for a network."""
-    layout = layout_of(network.init(torch.Generator().manual_seed(0)))
+    """The method pFedBayes for a network."""
+    initial = network.init(torch.Generator().manual_seed(0))
+    layout, dtype = layout_of(initial), flatten(initial).dtype
     lr_personal = torch.tensor(config.lr_personal, dtype=torch.float64)
     lr_global = torch.tensor(config.lr_global, dtype=torch.float64)
     kl_weight = torch.tensor(config.zeta / config.kl_divisor, dtype=torch.float64)
@@ -115,8 +116,7 @@ def build(config: Config, network: Network) -> Method:
     noise_std = torch.tensor(config.noise_std, dtype=torch.float64)
 
     def init(key: Key, population: int) -> Server:
-        like = flatten(network.init(rng.generator(key)))
-        mu = config.initial_mu_std * torch.randn(layout.size, generator=rng.generator(key), dtype=like.dtype)
+        mu = config.initial_mu_std * torch.randn(layout.size, generator=rng.generator(key), dtype=dtype)
         return Server(Gaussian(mu, torch.full_like(mu, config.initial_rho)))
 
     def join(server: Server, facts: Facts, key: Key) -> Client:

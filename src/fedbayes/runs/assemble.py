@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from fedbayes.methods import load_method
 from fedbayes.models import load_network
 from fedbayes.models.network import Network
 from fedbayes.reading import ConfigError
+from fedbayes.runs.provenance import split_record
 
 
 def assemble(
@@ -80,7 +80,7 @@ def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, devic
 
 def check_split(file: Path, committed: str | None) -> None:
     """Refuse a committed split whose file holds something else, however it got there."""
-    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    found = split_record(file)["sha256"]
     if committed is not None and found != committed:
         raise ConfigError(
             f"config/splits.csv: {file}: expected a split with sha256 {committed}, found {found}; delete the file to "

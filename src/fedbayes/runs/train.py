@@ -63,11 +63,12 @@ def train(
         show: called with a line for people now and then.
     """
     federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution)
+    data = {"dataset": provenance.dataset_record(dataset_folder), "split": provenance.split_record(split_file)}
     identity = {
         "run": run.id,
         "code": code,
-        "dataset": provenance.dataset_record(dataset_folder)["sha256"],
-        "split": provenance.split_record(split_file)["sha256"],
+        "dataset": data["dataset"]["sha256"],
+        "split": data["split"]["sha256"],
         "lifting": str(federation.lifting),
         "torch": torch.__version__,
     }
@@ -75,7 +76,7 @@ def train(
     session.run_to_end()
     write_state(target / "state.safetensors", session.saved_states(), f"run {run.id}, code {code}")
     write_rows(target / "rounds.parquet", ROUNDS_COLUMNS, session.progress.rows)
-    write_json(target / "run.json", session.record(code, dataset_folder, split_file))
+    write_json(target / "run.json", session.record(code, data))
     shutil.rmtree(target / "checkpoint", ignore_errors=True)
 
 
@@ -154,7 +155,7 @@ class _Session:
             states |= {f"best-{name}/{key}": tensor for key, tensor in tensors.items()}
         return states
 
-    def record(self, code: str, dataset_folder: Path, split_file: Path) -> dict[str, Any]:
+    def record(self, code: str, data: dict[str, Any]) -> dict[str, Any]:
         """Everything about the run that is not a tensor or a row: `run.json`."""
         return {
             "run": self.run.id,
@@ -162,8 +163,7 @@ class _Session:
             "code": code,
             "outcome": "diverged" if self.progress.diverged else "finished",
             "diverged": self.progress.diverged,
-            "dataset": provenance.dataset_record(dataset_folder),
-            "split": provenance.split_record(split_file),
+            **data,
             "lift": self.federation.lifting.kind,
             "compiled": self.federation.lifting.compiled,
             "versions": provenance.versions(),
