@@ -11,7 +11,7 @@ import torch
 from fedbayes.federation.contract import Feed
 from fedbayes.federation.lifting import Lift, Lifting
 from fedbayes.federation.loop import Federation, State, rounds, start
-from fedbayes.federation.resident import Resident, shards
+from fedbayes.federation.resident import Resident, lay_out
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
 from fedbayes.models.network import Network
@@ -36,11 +36,7 @@ def resident(sizes: tuple[int, ...] = SIZES, dtype: torch.dtype = torch.float64,
     ends = np.cumsum([0, *sizes])
     train = [np.arange(a, b) for a, b in pairwise(ends)]
     test = [total + np.arange(5 * i, 5 * i + 5) for i in range(len(sizes))]
-    device = torch.device("cpu")
-    return Resident(
-        torch.tensor(inputs, dtype=dtype), torch.tensor(labels), shards(train, device), shards(test, device),
-        CLASSES, lambda x: x,
-    )  # fmt: skip
+    return lay_out(inputs, labels, train, test, CLASSES, lambda x: x.to(dtype), torch.device("cpu"))
 
 
 def federation(

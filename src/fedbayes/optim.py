@@ -24,17 +24,18 @@ def momentum(velocity: Params, grads: Params, decay: Tensor) -> Params:
 
 
 class AdamState(NamedTuple):
-    """Moments of one vector under Adam and the number of steps taken."""
+    r"""Adam's state for one vector: $\hat m$ and $\hat v$, freed of bias already, and the corrections $1 - \beta^t$."""
 
     first: Tensor
     second: Tensor
-    steps: Tensor
+    first_correction: Tensor
+    second_correction: Tensor
 
 
 def adam_start(vector: Tensor) -> AdamState:
     """The state before the first step."""
-    steps = torch.zeros((), dtype=vector.dtype, device=vector.device)
-    return AdamState(torch.zeros_like(vector), torch.zeros_like(vector), steps)
+    none = torch.zeros((), dtype=vector.dtype, device=vector.device)
+    return AdamState(torch.zeros_like(vector), torch.zeros_like(vector), none, none)
 
 
 def adam(vector: Tensor, grad: Tensor, state: AdamState, lr: Tensor) -> tuple[Tensor, AdamState]:
@@ -42,10 +43,14 @@ def adam(vector: Tensor, grad: Tensor, state: AdamState, lr: Tensor) -> tuple[Te
 
     $m \leftarrow \beta_1 m + (1-\beta_1) g$, $v \leftarrow \beta_2 v + (1-\beta_2) g^2$,
     $w \leftarrow w - \eta\, \hat m / (\sqrt{\hat v} + \epsilon)$ with $\beta = (0.9, 0.999)$, $\epsilon = 10^{-8}$.
+
+    Written for $\hat m = m / (1 - \beta_1^t)$ itself: $\hat m \leftarrow \hat m + a (g - \hat m)$ with
+    $a = (1 - \beta_1) / (1 - \beta_1^t)$, and $\hat v$ likewise. That is the same number with less to do for each
+    weight, and compiled it is one pass over memory instead of three.
     """
-    steps = state.steps + 1
-    first = BETA_1 * state.first + (1 - BETA_1) * grad
-    second = BETA_2 * state.second + (1 - BETA_2) * grad * grad
-    unbias_first, unbias_second = 1 - BETA_1**steps, 1 - BETA_2**steps
-    moved = vector - (lr / unbias_first) * first / ((second / unbias_second).sqrt() + EPSILON)
-    return moved, AdamState(first, second, steps)
+    first_correction = BETA_1 * state.first_correction + (1 - BETA_1)
+    second_correction = BETA_2 * state.second_correction + (1 - BETA_2)
+    first = state.first + (1 - BETA_1) / first_correction * (grad - state.first)
+    second = state.second + (1 - BETA_2) / second_correction * (grad * grad - state.second)
+    moved = vector - lr * first / (second.sqrt() + EPSILON)
+    return moved, AdamState(first, second, first_correction, second_correction)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbayes.federation.contract import Feed
-from fedbayes.federation.feed import positions, steps_in, width
+from fedbayes.federation.feed import aligned, positions, steps_in, width
 
 
 def real(places: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
@@ -63,3 +63,26 @@ def test_a_client_without_data_takes_no_batch(order: str) -> None:
 @pytest.mark.parametrize(("draws", "expected"), [(1, 6), (2, 3), (4, 2)])
 def test_an_epoch_is_shared_by_the_draws_of_a_step(draws: int, expected: int) -> None:
     assert steps_in(Feed(batch=4, amount=2, unit="epochs", draws=draws), size=10) == expected
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=3), st.integers(1, 6), st.lists(st.integers(0, 9), min_size=3))
+def test_aligned_clients_see_one_stretch_at_the_same_place(sizes: list[int], batch: int, seen: list[int]) -> None:
+    feed, most = Feed(batch, amount=4), max(1, *sizes, 1)
+    seen = seen[: len(sizes)]
+    columns = width(feed, most)
+    plans = [positions(feed, n, steps_in(feed, n), columns, start, key=0) for n, start in zip(sizes, seen, strict=True)]
+    shapes = {tuple(places.shape) for places, _ in plans}
+    stretches = all(
+        bool(mask.all()) and bool((places == places[:, :1] + torch.arange(columns)).all()) for places, mask in plans
+    )
+    together = len(shapes) == 1 and all(torch.equal(plans[0][0], places) for places, _ in plans)
+    regular = stretches and together and plans[0][0].numel() > 0 and len(set(sizes)) == 1
+    # What is called aligned is so; what is so by chance of four steps need not be called it.
+    assert not aligned(feed, sizes, seen) or regular
+
+
+def test_equal_whole_batches_are_aligned_and_nothing_else_is() -> None:
+    feed = Feed(batch=4, amount=5)
+    assert aligned(feed, [12, 12], [0, 3]) and aligned(feed, [3, 3], [1, 2])
+    assert not aligned(feed, [12, 8], [0, 0]) and not aligned(feed, [10, 10], [0, 0]) and not aligned(feed, [0], [0])
+    assert not aligned(feed, [12, 12], [0, 1]) and not aligned(feed._replace(order="shuffled"), [12, 12], [0, 0])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from fedbayes.federation import resident
-from fedbayes.federation.resident import Resident, normalise, shards
+from fedbayes.federation.resident import Resident, lay_out, normalise
 
 CPU = torch.device("cpu")
 
@@ -27,22 +28,40 @@ def test_half_and_half_maps_bytes_to_minus_one_and_one() -> None:
 
 
 def test_facts_count_only_the_rows_a_client_holds() -> None:
-    rows = shards([np.array([0, 1, 4]), np.array([2]), np.array([], dtype=np.int64)], CPU)
-    data = Resident(torch.zeros(5, 1), torch.tensor([0, 0, 1, 1, 2]), rows, rows, 3, lambda x: x)
+    rows = [np.array([0, 1, 4]), np.array([2]), np.array([], dtype=np.int64)]
+    data = lay_out(np.zeros((5, 1)), np.array([0, 0, 1, 1, 2]), rows, rows, 3, lambda x: x, CPU)
     facts = data.facts(torch.tensor([0, 1, 2]), 7)
     assert facts.size.tolist() == [3, 1, 0] and facts.round.tolist() == [7, 7, 7]
     assert facts.counts.tolist() == [[2, 0, 1], [0, 1, 0], [0, 0, 0]]
 
 
-def test_kept_inputs_are_those_prepared_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = torch.Generator().manual_seed(0)
-    inputs = torch.randint(256, (9, 3, 5, 7), dtype=torch.uint8, generator=stream)
-    own, prepare = shards([np.array([8, 0, 3]), np.array([1, 1])], CPU), normalise([0.1] * 3, [0.7] * 3, torch.float32)
-    data = [Resident(inputs, torch.zeros(9, dtype=torch.int64), own, own, 3, prepare) for _ in range(2)]
-    rows = torch.tensor([[8, 2], [2, 5], [0, 0]])
-    kept = data[0].samples(rows), data[0].tests(slice(1, 2), slice(0, 2))
-    monkeypatch.setattr(resident, "KEEP_UP_TO_BYTES", 0)
-    anew = data[1].samples(rows), data[1].tests(slice(1, 2), slice(0, 2))
-    assert kept[0].shape == (3, 2, 3, 5, 7) and kept[1].shape == (1, 2, 3, 5, 7)
-    assert all(torch.equal(a, b) for a, b in zip(kept, anew, strict=True))
-    torch.testing.assert_close(kept[0][1, 1], prepare(inputs[5]))
+def pictures() -> Tensor:
+    """Nine pictures that differ."""
+    return torch.randint(256, (9, 3, 5, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def laid_out(train: list[list[int]], test: list[list[int]]) -> Resident:
+    own = [[np.array(rows, dtype=np.int64) for rows in indices] for indices in (train, test)]
+    return lay_out(pictures().numpy(), np.arange(9), *own, 9, normalise([0.1] * 3, [0.7] * 3, torch.float32), CPU)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_samples_are_those_of_the_split_however_they_lie_in_memory(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not kept:
+        monkeypatch.setattr(resident, "KEEP_UP_TO_BYTES", 0)
+    train, test = [[8, 0], [3, 5], [1, 8]], [[2, 4, 2], [4], []]
+    data, expected = laid_out(train, test), normalise([0.1] * 3, [0.7] * 3, torch.float32)(pictures())
+    for client in range(3):
+        rows = data.train.rows[client, : data.train.sizes[client]]
+        assert data.labels[rows].tolist() == train[client] and torch.equal(data.samples(rows), expected[train[client]])
+        rows = data.test.rows[client, : data.test.sizes[client]]
+        assert data.labels[rows].tolist() == test[client]
+    assert torch.equal(data.tests(slice(0, 2), slice(0, 1)), expected[[2, 4]][:, None])
+    assert torch.equal(data.window(1, 2, 1, 2), expected[[5, 8]][:, None])
+    assert len(data.inputs) == 8  # six held for training, then each tested sample once
+
+
+def test_windows_are_views_where_inputs_are_kept() -> None:
+    data = laid_out([[8, 0], [3, 5]], [[1]])
+    storages = {data.window(0, 2, begin, begin + 1).untyped_storage().data_ptr() for begin in (0, 1)}
+    assert len(storages) == 1

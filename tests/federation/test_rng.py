@@ -54,3 +54,22 @@ def test_noise_is_standard_normal() -> None:
     # Mean of 1e5 draws has standard error 0.0032, variance 0.0045: five of each fail once in a million.
     drawn = rng.normal(rng.root(1, "noise"), 100_000, torch.float64)
     assert abs(float(drawn.mean())) < 0.016 and abs(float(drawn.var()) - 1) < 0.0225
+
+
+def test_perturbed_vectors_are_the_same_bits_under_vmap_loop_and_reversal() -> None:
+    keys = rng.fold(rng.root(0, "noise"), torch.arange(6))
+    centre, scale = torch.linspace(-1, 1, 66).reshape(6, 11), torch.linspace(0.1, 2, 66).reshape(6, 11)
+
+    def draw(key: torch.Tensor, mu: torch.Tensor, sigma: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return rng.perturbed(key, mu, sigma, draws=2, std=0.5)
+
+    together = torch.vmap(draw)(keys, centre, scale)
+    alone = [draw(*row) for row in zip(keys, centre, scale, strict=True)]
+    reversed_ = torch.vmap(draw)(keys.flip(0), centre.flip(0), scale.flip(0))
+    shared = torch.vmap(draw, in_dims=(0, None, None))(keys, centre[0], scale[0])
+    for part in (0, 1):
+        assert torch.equal(together[part], torch.stack([each[part] for each in alone]))
+        assert torch.equal(together[part], reversed_[part].flip(0))
+    assert torch.equal(shared[0][0], together[0][0]) and torch.equal(shared[1], together[1])
+    expected = centre[:, None] + scale[:, None] * 0.5 * rng.normal(keys, 22).view(6, 2, 11)
+    torch.testing.assert_close(together[0], expected)

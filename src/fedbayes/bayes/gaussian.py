@@ -23,6 +23,13 @@ class Gaussian(NamedTuple):
         return softplus(self.rho)
 
 
+class Spread(NamedTuple):
+    """The same by its standard deviations, or a gradient in them; times `slope` it is one in rho."""
+
+    mu: Tensor
+    sigma: Tensor
+
+
 def softplus(rho: Tensor) -> Tensor:
     r"""$\log(1 + e^\rho)$, stable for large arguments.
 
@@ -49,20 +56,19 @@ def kl(q: Gaussian, p: Gaussian) -> Tensor:
     return 0.5 * terms.sum(-1)
 
 
-def kl_gradient_first(q: Gaussian, p: Gaussian) -> Gaussian:
-    r"""$\nabla_q$ KL(q || p).
+def kl_gradient_first(q: Spread, p: Spread) -> Spread:
+    r"""$\nabla_q$ KL(q || p) in $(\mu_q, \sigma_q)$.
 
-    $(\mu_q - \mu_p)/\sigma_p^2$ and $(\sigma_q/\sigma_p^2 - 1/\sigma_q)\, d\sigma_q/d\rho_q$.
+    $(\mu_q - \mu_p)/\sigma_p^2$ and $\sigma_q/\sigma_p^2 - 1/\sigma_q$.
     """
-    sq, precision = q.sigma, p.sigma**-2
-    return Gaussian((q.mu - p.mu) * precision, (sq * precision - 1 / sq) * slope(q.rho))
+    precision = p.sigma**-2
+    return Spread((q.mu - p.mu) * precision, q.sigma * precision - 1 / q.sigma)
 
 
-def kl_gradient_second(q: Gaussian, p: Gaussian) -> Gaussian:
-    r"""$\nabla_p$ KL(q || p).
+def kl_gradient_second(q: Spread, p: Spread) -> Spread:
+    r"""$\nabla_p$ KL(q || p) in $(\mu_p, \sigma_p)$.
 
-    $(\mu_p - \mu_q)/\sigma_p^2$ and $(1/\sigma_p - (\sigma_q^2 + (\mu_q-\mu_p)^2)/\sigma_p^3)\, d\sigma_p/d\rho_p$.
+    $(\mu_p - \mu_q)/\sigma_p^2$ and $1/\sigma_p - (\sigma_q^2 + (\mu_q-\mu_p)^2)/\sigma_p^3$.
     """
-    sp, gap = p.sigma, p.mu - q.mu
-    precision = sp**-2
-    return Gaussian(gap * precision, (1 - (q.sigma**2 + gap**2) * precision) / sp * slope(p.rho))
+    gap, precision = p.mu - q.mu, p.sigma**-2
+    return Spread(gap * precision, (1 - (q.sigma**2 + gap**2) * precision) / p.sigma)

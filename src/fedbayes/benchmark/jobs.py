@@ -16,7 +16,7 @@ from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Facts, Feed, Key, Method, Server, Visit
 from fedbayes.federation.lifting import Lifting, choose_lift, has_compiler
 from fedbayes.federation.loop import Federation, State, rounds, start
-from fedbayes.federation.resident import Resident, normalise, shards
+from fedbayes.federation.resident import Resident, lay_out, normalise
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
 from fedbayes.models.network import Network
@@ -67,16 +67,10 @@ def synthetic(setting: Setting) -> Resident:
     """Random bytes with random labels; a client trains and tests on its own samples, spread over the whole tensor."""
     total, stream = setting.clients * setting.samples, np.random.default_rng(0)
     images = stream.integers(256, size=(total, *SHAPES[setting.network]), dtype=np.uint8)
-    own = shards(np.split(stream.permutation(total), setting.clients), torch.device("cpu"))
-    half = [0.5] * images.shape[1]
-    return Resident(
-        inputs=torch.from_numpy(images),
-        labels=torch.from_numpy(stream.integers(CLASSES, size=total)),
-        train=own,
-        test=own,
-        classes=CLASSES,
-        prepare=normalise(half, half, setting.dtype),
-    )
+    own = np.split(stream.permutation(total), setting.clients)
+    labels, half = stream.integers(CLASSES, size=total), [0.5] * images.shape[1]
+    prepare = normalise(half, half, setting.dtype)
+    return lay_out(images, labels, own, own, CLASSES, prepare, torch.device("cpu"))
 
 
 def _method(setting: Setting, network: Network) -> Method:

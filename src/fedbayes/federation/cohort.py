@@ -6,6 +6,7 @@ Neither changes a number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -67,8 +68,9 @@ def _visit_chunk(
     keys = rng.fold(key.to(data.device), round_, guests.ids)
     facts = data.facts(guests.ids, round_)
     work = lifting.over(visit.begin)(guests.down, guests.clients, facts, rng.fold(keys, 0))
-    # What was broadcast has stride 0 along the clients' axis; steps want every client to own its numbers.
-    work = trees.each(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), work)
+    if visit.phases:
+        # What was broadcast has stride 0 along the clients' axis; steps want every client to own its numbers.
+        work = trees.each(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), work)
     taken = torch.zeros_like(guests.seen)
     for number, phase in enumerate(visit.phases, start=1):
         own = phase.feed or feed
@@ -92,12 +94,32 @@ def _run_phase(
     step, most = lifting.step(phase.step), max(counts)
     ragged = min(counts) < most
     needed = torch.tensor(counts, device=data.device)
-    labels, step_keys = data.labels[rows], rng.fold(keys, torch.arange(most, device=data.device)[:, None])
+    step_keys = rng.fold(keys, torch.arange(most, device=data.device)[:, None])
+    inputs = _inputs(feed, rows, guests, taken, sizes, data)
+    labels, masks, step_keys = (lifting.enter(table, 1) for table in (data.labels[rows], masks, step_keys))
+    work = lifting.enter(work)
     for t in range(most):
-        x = data.samples(rows[t])
+        x = lifting.enter(inputs(t))
         new = step(work, Batch(x, labels[t], masks[t].to(x.dtype)), step_keys[t])
         work = _where(t < needed, new, work) if ragged else new
-    return work, needed * feed.draws
+    return lifting.leave(work), needed * feed.draws
+
+
+def _inputs(
+    feed: Feed, rows: Tensor, guests: Guests, taken: Tensor, sizes: list[int], data: Resident
+) -> Callable[[int], Tensor]:
+    """The inputs of step t: views where neighbouring clients walk through their samples in step, otherwise gathers."""
+    first, seen = int(guests.ids[0]), (guests.seen + taken).tolist()
+    neighbours = guests.ids.tolist() == list(range(first, first + len(sizes)))
+    if feed.split == "test" or not neighbours or not feeding.aligned(feed, sizes, seen):
+        return lambda t: data.samples(rows[t])
+    columns = rows.shape[2]
+
+    def view(t: int) -> Tensor:
+        begin = (seen[0] + t) * columns % sizes[0]
+        return data.window(first, len(sizes), begin, begin + columns)
+
+    return view
 
 
 def _gather_plan(

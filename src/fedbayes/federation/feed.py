@@ -26,6 +26,12 @@ def width(feed: Feed, largest: int) -> int:
     return largest if feed.order == "full" else min(feed.batch, largest)
 
 
+def aligned(feed: Feed, sizes: list[int], seen: list[int]) -> bool:
+    """Whether every batch is one stretch of each client's samples, at the same place for all of them."""
+    regular = feed.order == "cyclic" and feed.draws == 1 and sizes[0] > 0 and sizes[0] % min(feed.batch, sizes[0]) == 0
+    return regular and len(set(sizes)) == 1 and len({count % batches_per_epoch(feed, sizes[0]) for count in seen}) == 1
+
+
 def positions(feed: Feed, size: int, steps: int, columns: int, seen: int, key: int) -> tuple[Tensor, Tensor]:
     """Positions `[steps * draws, columns]` into a client's data, and the mask of real samples.
 

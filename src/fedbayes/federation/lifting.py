@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -52,13 +52,23 @@ class Lifting:
 
         def alone(*args: Tree) -> Tree:
             dims = in_dims if isinstance(in_dims, tuple) else (in_dims,) * len(args)
-            bare = [trees.take(arg, 0) if dim == 0 else arg for arg, dim in zip(args, dims, strict=True)]
-            return trees.each(lambda leaf: leaf.unsqueeze(0), function(*bare))
+            bare = [self.enter(arg) if dim == 0 else arg for arg, dim in zip(args, dims, strict=True)]
+            return self.leave(function(*bare))
 
         return alone
 
+    def enter(self, tree: Tree, axis: int = 0) -> Tree:
+        """Stacked clients as a `step` takes them: under `loop` the single client, without the clients' axis."""
+        return tree if self.kind == "vmap" else trees.each(lambda leaf: leaf.select(axis, 0), tree)
+
+    def leave(self, tree: Tree) -> Tree:
+        """What a `step` gives as stacked clients again."""
+        return tree if self.kind == "vmap" else trees.each(lambda leaf: leaf.unsqueeze(0), tree)
+
     def step(self, function: Function) -> Function:
-        """The same for the step of a phase, which runs often enough to be compiled."""
+        """The step of a phase for what `enter` gives; it runs often enough to be compiled."""
+        if self.kind == "loop":
+            return function
         if not self.compiled:
             return self.over(function)
         if function not in self._compiled:
@@ -73,8 +83,19 @@ def _compile(function: Function) -> Function:
         return function(*args)
 
     whole.__code__ = whole.__code__.replace(co_name=f"step_{id(function):x}")
-    compiled: Function = torch.compile(whole, dynamic=False)
+    options: dict[str, Any] = {
+        # Keep what is read twice, rather than compute it twice: Adam's moments would be worked out anew from every
+        # gradient since the step began.
+        "realize_reads_threshold": 1,
+        "guard_filter_fn": _only_tensors,
+    }
+    compiled: Function = torch.compile(whole, dynamic=False, options=options)
     return compiled
+
+
+def _only_tensors(guards: Sequence[Any]) -> list[bool]:
+    """Look at shapes and types only before a call: what a step closes over never changes, and to check it is dear."""
+    return [guard.guard_type == "TENSOR_MATCH" for guard in guards]
 
 
 def choose_lift(method: Method, network_kind: str, device: torch.device) -> Lift:

@@ -1,4 +1,4 @@
-"""The dataset as one resident tensor, and each client's samples as rows into it. A batch is a gather."""
+"""The dataset as one resident tensor, and each client's samples as rows into it. A batch is a gather, or a view."""
 
 from __future__ import annotations
 
@@ -55,6 +55,16 @@ class Resident:
             x = self.prepare(self.inputs.index_select(0, flat))
         return x.view(*rows.shape, *x.shape[1:])
 
+    def window(self, first: int, clients: int, begin: int, end: int) -> Tensor:
+        """Inputs `[client, end - begin, ...]`: one stretch of the training samples of neighbouring clients, uncopied.
+
+        The clients must hold equally many samples, which `lay_out` has put side by side.
+        """
+        start, size = int(self.train.rows[first, 0]), int(self.train.sizes[first])
+        stored = self.inputs if self._prepared is None else self._prepared
+        x = stored[start : start + clients * size].view(clients, size, *stored.shape[1:])[:, begin:end]
+        return x if self._prepared is not None else self.prepare(x)
+
     def tests(self, clients: slice, columns: slice) -> Tensor:
         """Network inputs `[client, column, ...]` of some clients' test samples."""
         if self._tests is not None:
@@ -87,12 +97,45 @@ def _is_kept(numbers: int) -> bool:
     return 4 * numbers <= KEEP_UP_TO_BYTES
 
 
-def shards(indices: Sequence[np.ndarray], device: torch.device) -> Shards:
-    """Index arrays, one a client, as padded rows on a device."""
-    sizes = torch.tensor([len(rows) for rows in indices])
+def lay_out(
+    inputs: np.ndarray,
+    labels: np.ndarray,
+    train: Sequence[np.ndarray],
+    test: Sequence[np.ndarray],
+    classes: int,
+    prepare: Callable[[Tensor], Tensor],
+    device: torch.device,
+) -> Resident:
+    """The samples that clients hold, on a device: each client's training samples side by side, then all test samples.
+
+    Args:
+        inputs: of the whole dataset.
+        labels: likewise.
+        train: rows of each client into the dataset.
+        test: likewise.
+        classes: number of classes of the dataset.
+        prepare: stored values to network inputs.
+        device: where the samples are to be.
+    """
+    held = np.concatenate([*train, np.empty(0, np.int64)])
+    tested, places = np.unique(np.concatenate([*test, np.empty(0, np.int64)]), return_inverse=True)
+    order = np.concatenate([held, tested])
+    return Resident(
+        inputs=torch.from_numpy(inputs[order]).to(device),
+        labels=torch.from_numpy(labels[order]).to(device),
+        train=_shards(np.arange(len(held)), train, device),
+        test=_shards(len(held) + places, test, device),
+        classes=classes,
+        prepare=prepare,
+    )
+
+
+def _shards(places: np.ndarray, indices: Sequence[np.ndarray], device: torch.device) -> Shards:
+    """Places cut into one padded row a client, as long as that client's indices."""
+    sizes = torch.tensor([len(own) for own in indices])
     rows = torch.zeros(len(indices), max(1, int(sizes.max())), dtype=torch.int64)
-    for client, own in enumerate(indices):
-        rows[client, : len(own)] = torch.from_numpy(np.ascontiguousarray(own))
+    for client, own in enumerate(torch.split(torch.from_numpy(places), sizes.tolist())):
+        rows[client, : len(own)] = own
     return Shards(rows.to(device), sizes.to(device))
 
 

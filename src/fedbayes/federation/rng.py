@@ -10,6 +10,7 @@ stream. Keys are hashed, so such a pair has nothing else in common; it is harmle
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,8 +57,10 @@ def generator(key: Tensor | int) -> torch.Generator:
 
 @torch.library.custom_op("fedbayes::normal", mutates_args=())
 def _normal(keys: Tensor, size: int, dtype: torch.dtype) -> Tensor:
-    rows = [torch.randn(size, generator=generator(key), dtype=dtype) for key in keys.reshape(-1).tolist()]
-    return torch.stack(rows).reshape(*keys.shape, size).to(keys.device)
+    rows = torch.empty(keys.numel(), size, dtype=dtype)
+    for row, key in zip(rows, keys.reshape(-1).tolist(), strict=True):
+        row.normal_(generator=generator(key))
+    return rows.reshape(*keys.shape, size).to(keys.device)
 
 
 @_normal.register_fake
@@ -74,4 +77,43 @@ def _(info: object, in_dims: tuple[int | None, ...], keys: Tensor, size: int, dt
 def normal(key: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """`size` standard normal numbers for each key: shape `[*key.shape, size]`, the same bits under vmap and loop."""
     drawn: Tensor = _normal(key, size, dtype)
+    return drawn
+
+
+@torch.library.custom_op("fedbayes::perturbed", mutates_args=())
+def _perturbed(keys: Tensor, centre: Tensor, scale: Tensor, draws: int, std: float) -> tuple[Tensor, Tensor]:
+    size = centre.shape[-1]
+    noise = _normal(keys, draws * size, centre.dtype).view(*keys.shape, draws, size)
+    moved = torch.empty_like(noise)
+    # A row at a time, so that a number's rounding does not depend on how many clients are beside it.
+    for out, mu, sigma, g in zip(moved.view(-1, draws, size), centre.reshape(-1, size), scale.reshape(-1, size),
+                                 noise.view(-1, draws, size), strict=True):  # fmt: skip
+        torch.addcmul(mu, sigma, g, value=std, out=out)
+    return moved, noise
+
+
+@_perturbed.register_fake
+def _(keys: Tensor, centre: Tensor, scale: Tensor, draws: int, std: float) -> tuple[Tensor, Tensor]:
+    shape = (*centre.shape[:-1], draws, centre.shape[-1])
+    return centre.new_empty(shape), centre.new_empty(shape)
+
+
+@_perturbed.register_vmap
+def _(
+    info: Any, in_dims: tuple[int | None, ...], keys: Tensor, centre: Tensor, scale: Tensor, draws: int, std: float
+) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    keys, centre, scale = (
+        tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+        for tensor, dim in zip((keys, centre, scale), in_dims, strict=False)
+    )
+    return _perturbed(keys, centre, scale, draws, std), (0, 0)
+
+
+def perturbed(key: Tensor, centre: Tensor, scale: Tensor, draws: int, std: float) -> tuple[Tensor, Tensor]:
+    """Vectors `centre + scale * std * g` for standard normal `g`, and `g`: both `[*key.shape, draws, size]`.
+
+    One operation rather than a formula: a compiled step then computes `scale` once, for the draw and for all that
+    follows, where it would work it out again in every place that reads it.
+    """
+    drawn: tuple[Tensor, Tensor] = _perturbed(key, centre, scale, draws, std)
     return drawn

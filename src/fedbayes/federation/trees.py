@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,8 +16,9 @@ T = TypeVar("T")
 
 def each(function: Callable[..., Tensor], tree: T, *more: T) -> T:
     """A tree of the same shape with `function` applied to its tensors (and those of `more` beside them)."""
-    mapped: T = pytree.tree_map(function, tree, *more)
-    return mapped
+    mapped: Any = function(tree, *more) if isinstance(tree, Tensor) else pytree.tree_map(function, tree, *more)
+    found: T = mapped
+    return found
 
 
 def leaves(tree: Tree) -> list[Tensor]:

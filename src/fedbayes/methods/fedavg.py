@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedbayes import optim
+from fedbayes.autodiff import grad_and_value
 from fedbayes.bayes.layers import plain
 from fedbayes.config import MethodConfig
 from fedbayes.federation import rng
@@ -82,7 +83,7 @@ def build(config: Config, network: Network) -> Method:
 
     def step(work: Work, batch: Batch, key: Key) -> Work:
         """ClientUpdate of Algorithm 1: w <- w - eta grad l(w; b)."""
-        grads, loss = torch.func.grad_and_value(mean_loss)(work.weights, network, batch)
+        grads, loss = grad_and_value(mean_loss)(work.weights, network, batch)
         velocity = optim.momentum(work.velocity, grads, decay)
         weights = optim.sgd(work.weights, velocity if config.momentum else grads, lr)
         return Work(weights, velocity, work.loss + loss, work.steps + 1)

@@ -39,7 +39,7 @@ from torch.nn import functional as F
 
 from fedbayes import optim
 from fedbayes.bayes.flat import Layout, flatten, layout_of, unflatten
-from fedbayes.bayes.gaussian import Gaussian, inverse_softplus, kl_gradient_first, kl_gradient_second, slope
+from fedbayes.bayes.gaussian import Gaussian, Spread, inverse_softplus, kl_gradient_first, kl_gradient_second, slope
 from fedbayes.bayes.layers import plain
 from fedbayes.config import MethodConfig
 from fedbayes.federation import rng
@@ -99,7 +99,8 @@ class Work(NamedTuple):
     personal_moments: Moments
     localized: Gaussian
     localized_moments: Moments
-    anchor: Gaussian  # w as it was broadcast
+    anchor: Tensor  # the mean of w as it was broadcast
+    prior_sigma: Tensor  # of w as the personal objective sees it; kept because a softplus is dear
     size: Tensor  # n
     loss: Tensor  # sum over batches of the mean negative log-likelihood
     batches: Tensor
@@ -113,7 +114,6 @@ def build(config: Config, network: Network) -> Method:
     lr_global = torch.tensor(config.lr_global, dtype=torch.float64)
     kl_weight = torch.tensor(config.zeta / config.kl_divisor, dtype=torch.float64)
     global_weight = kl_weight if config.global_kl == "weighted" else torch.ones((), dtype=torch.float64)
-    noise_std = torch.tensor(config.noise_std, dtype=torch.float64)
 
     def init(key: Key, population: int) -> Server:
         mu = config.initial_mu_std * torch.randn(layout.size, generator=rng.generator(key), dtype=dtype)
@@ -130,36 +130,40 @@ def build(config: Config, network: Network) -> Method:
         personal = client.personal if config.personal_start == "persistent" else down
         zero = torch.zeros((), dtype=down.mu.dtype, device=down.mu.device)
         return Work(
-            personal, client.personal_moments, down, client.localized_moments, down,
+            personal, client.personal_moments, down, client.localized_moments, down.mu, down.sigma,
             facts.size.to(down.mu.dtype), zero, zero,
         )  # fmt: skip
 
     def step(work: Work, batch: Batch, key: Key) -> Work:
         """One batch: personal steps, then one step of the localized global model (Algorithm 1, ClientUpdate)."""
-        personal, moments, loss = work.personal, work.personal_moments, work.loss
-        prior = work.localized if config.prior == "moving" else work.anchor
+        personal, moments = work.personal, work.personal_moments
+        prior = Spread(work.localized.mu if config.prior == "moving" else work.anchor, work.prior_sigma)
         samples = batch.mask.sum().clamp_min(1)
         scale = work.size / samples if config.likelihood == "dataset" else torch.ones_like(samples)
         for inner in range(config.inner_steps):
-            noise = noise_std * rng.normal(rng.fold(key, inner), config.draws * layout.size, personal.mu.dtype)
-            grads, nll = likelihood_gradient(personal, noise.view(config.draws, -1), network, layout, batch)
-            pull = kl_gradient_first(personal, prior)
-            total = Gaussian(*(scale * g + kl_weight * p for g, p in zip(grads, pull, strict=True)))
+            q = Spread(personal.mu, personal.sigma)
+            weights, noise = rng.perturbed(rng.fold(key, inner), *q, config.draws, config.noise_std)
+            likelihood, nll = likelihood_gradient(weights, config.noise_std * noise, network, layout, batch)
+            pull = kl_gradient_first(q, prior)
+            total = Spread(*(scale * g + kl_weight * k for g, k in zip(likelihood, pull, strict=True)))
             personal, moments = descend(personal, total, moments, lr_personal)
         # Eq. (28): the localized global follows the personal model, which is held fixed.
-        follow = kl_gradient_second(personal, work.localized)
-        pushed = Gaussian(*(global_weight * g for g in follow))
+        sigma = work.prior_sigma if config.prior == "moving" else work.localized.sigma
+        follow = kl_gradient_second(Spread(personal.mu, personal.sigma), Spread(work.localized.mu, sigma))
+        pushed = Spread(*(global_weight * g for g in follow))
         localized, localized_moments = descend(work.localized, pushed, work.localized_moments, lr_global)
         return work._replace(
             personal=personal, personal_moments=moments, localized=localized, localized_moments=localized_moments,
-            loss=loss + nll / samples, batches=work.batches + 1,
+            prior_sigma=localized.sigma if config.prior == "moving" else work.prior_sigma,
+            loss=work.loss + nll / samples, batches=work.batches + 1,
         )  # fmt: skip
 
-    def descend(at: Gaussian, grad: Gaussian, moments: Moments, lr: Tensor) -> tuple[Gaussian, Moments]:
+    def descend(at: Gaussian, grad: Spread, moments: Moments, lr: Tensor) -> tuple[Gaussian, Moments]:
+        grad_rho = grad.sigma * slope(at.rho)
         if config.optimiser == "gd":
-            return Gaussian(at.mu - lr * grad.mu, at.rho - lr * grad.rho), moments
+            return Gaussian(at.mu - lr * grad.mu, at.rho - lr * grad_rho), moments
         mu, mu_moments = optim.adam(at.mu, grad.mu, moments.mu, lr)
-        rho, rho_moments = optim.adam(at.rho, grad.rho, moments.rho, lr)
+        rho, rho_moments = optim.adam(at.rho, grad_rho, moments.rho, lr)
         return Gaussian(mu, rho), Moments(mu_moments, rho_moments)
 
     def end(work: Work) -> tuple[Client, Gaussian, dict[str, Tensor]]:
@@ -175,8 +179,7 @@ def build(config: Config, network: Network) -> Method:
 
     def predict(model: Gaussian, x: Tensor, key: Key) -> Tensor:
         keys = rng.fold(key, torch.arange(config.test_draws, device=x.device))
-        noise = noise_std * rng.normal(keys, layout.size, model.mu.dtype)
-        weights = model.mu + model.sigma * noise
+        weights = model.mu + model.sigma * config.noise_std * rng.normal(keys, layout.size, model.mu.dtype)
 
         def forward(vector: Tensor) -> Tensor:
             return F.softmax(network.apply(plain(unflatten(vector, layout)), x), dim=-1)
@@ -196,21 +199,27 @@ def build(config: Config, network: Network) -> Method:
 
 
 def likelihood_gradient(
-    q: Gaussian, noise: Tensor, network: Network, layout: Layout, batch: Batch
-) -> tuple[Gaussian, Tensor]:
-    r"""Gradient in (mu, rho) of $-\frac1K \sum_k \sum_j \log p(y_j | x_j, \theta_k)$, Eq. (27), and its value.
+    weights: Tensor, noise: Tensor, network: Network, layout: Layout, batch: Batch
+) -> tuple[Spread, Tensor]:
+    r"""Gradient in $(\mu, \sigma)$ of $-\frac1K \sum_k \sum_j \log p(y_j | x_j, \theta_k)$, Eq. (27), and its value.
 
     By the chain rule through $\theta_k = \mu + \sigma g_k$ (Eq. 26) only the network needs automatic differentiation:
-    $d\theta/d\mu = 1$ and $d\theta/d\rho = g_k\, d\sigma/d\rho$.
+    $d\theta/d\mu = 1$ and $d\theta/d\sigma = g_k$.
+
+    Args:
+        weights: theta_k, `[draw, weight]`.
+        noise: g_k, likewise.
+        network: whose weights they are.
+        layout: where each of its tensors lies in them.
+        batch: samples j.
     """
 
     def nll(vector: Tensor) -> Tensor:
         logits = network.apply(plain(unflatten(vector, layout)), batch.x)
         return (F.cross_entropy(logits, batch.y, reduction="none") * batch.mask).sum()
 
-    sigma = q.sigma
-    grads, values = torch.vmap(torch.func.grad_and_value(nll))(q.mu + sigma * noise)
-    return Gaussian(grads.mean(0), (grads * noise).mean(0) * slope(q.rho)), values.mean(0)
+    grads, values = torch.vmap(torch.func.grad_and_value(nll))(weights)
+    return Spread(grads.mean(0), (grads * noise).mean(0)), values.mean(0)
 
 
 def average(stacked: Gaussian, weights: Tensor, space: str) -> Gaussian:

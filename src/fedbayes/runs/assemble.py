@@ -15,7 +15,7 @@ from fedbayes.federation.feed import steps_in
 from fedbayes.federation.lifting import Lifting, choose_compiled, choose_lift
 from fedbayes.federation.loop import Federation
 from fedbayes.federation.memory import keep_freed_memory
-from fedbayes.federation.resident import Resident, normalise, shards
+from fedbayes.federation.resident import Resident, lay_out, normalise
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
 from fedbayes.models.network import Network
@@ -68,13 +68,14 @@ def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, devic
     dataset, (indices, manifest) = load(dataset_folder), read_split(split_file)
     if manifest["dataset_sha256"] != dataset.manifest["sha256"]:
         raise ConfigError(f"{split_file}: made for another version of the dataset {spec['dataset']!r}; make it again")
-    return Resident(
-        inputs=torch.tensor(dataset.images, device=device),
-        labels=torch.tensor(dataset.labels, device=device),
-        train=shards(indices.train, device),
-        test=shards(indices.test, device),
+    return lay_out(
+        dataset.images,
+        dataset.labels,
+        indices.train,
+        indices.test,
         classes=len(dataset.manifest["per_class"]),
         prepare=normalise(spec["preprocess"]["mean"], spec["preprocess"]["std"], torch.float32),
+        device=device,
     )
 
 

@@ -1,0 +1,31 @@
+"""Gradients of a function of one client's weights, by the cheaper of PyTorch's two ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+
+def grad_and_value(function: Callable[..., Tensor]) -> Callable[..., tuple[Any, Tensor]]:
+    """The gradient of a scalar function in its first argument, a tree of tensors, and the function's value.
+
+    Inside vmap this is `torch.func.grad_and_value`. For a client on its own (the lift `loop`) the same numbers come
+    from ordinary reverse mode, which spares the wrapping of every operation: a fifth of a step of a small network.
+    """
+
+    def found(at: Any, *rest: Any) -> tuple[Any, Tensor]:
+        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+            both: tuple[Any, Tensor] = torch.func.grad_and_value(function)(at, *rest)
+            return both
+        leaves, shape = pytree.tree_flatten(at)
+        with torch.enable_grad():
+            free = [leaf.detach().requires_grad_() for leaf in leaves]
+            value = function(pytree.tree_unflatten(free, shape), *rest)
+            grads = torch.autograd.grad(value, free, materialize_grads=True)
+        return pytree.tree_unflatten(grads, shape), value.detach()
+
+    return found
