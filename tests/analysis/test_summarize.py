@@ -183,3 +183,10 @@ def test_worst_client_and_training_loss_are_there(smoke: Campaign) -> None:
     assert worst["mean"] == pytest.approx(smoke.best)
     loss = pick(summary, model="train", metric="loss", selection="last")
     assert (loss["mean"], loss["round"]) == (pytest.approx(2.0 / smoke.rounds), str(smoke.rounds))
+
+
+def test_a_model_reported_beside_another_stands_at_that_ones_best_state() -> None:
+    rounds = pd.concat([rounds_of([0.9, 0.1, 0.5], "gm"), rounds_of([0.9, 0.1, 0.5], "pm")])
+    values = run_values(rounds, evaluation_of(("last", "best-gm", "best-pm"), ("pm", "pm-mean", "gm")))
+    best = pick(values, model="pm-mean", selection="best", scope="pooled", metric="accuracy")
+    assert best["round"] == "5" and best["value"] == pytest.approx(500.6)

@@ -13,6 +13,7 @@ import toy
 from artefacts import ROOT
 from fedbayes.bayes.flat import flatten, layout_of, unflatten
 from fedbayes.bayes.gaussian import Gaussian, inverse_softplus, kl, slope, softplus
+from fedbayes.evaluation.evaluate import predict_all
 from fedbayes.federation.contract import Batch
 from fedbayes.federation.loop import advance, start
 from fedbayes.methods.pfedbayes import average, likelihood_gradient
@@ -141,3 +142,16 @@ def test_the_server_moves_a_share_of_the_way() -> None:
     begun = start(full).server.world.mu
     a, b = (advance(f, start(f))[0].server.world.mu for f in (full, half))
     torch.testing.assert_close(b, (begun + a) / 2, rtol=0, atol=1e-12)
+
+
+def test_mean_weights_are_evaluated_beside_the_sampled_ones() -> None:
+    federation = toy.federation("pfedbayes", changed("paper", test_draws=3))
+    state, _ = advance(federation, start(federation))
+    found, data = predict_all(federation, state), federation.data
+    assert set(found) == {"pm", "pm-mean", "gm", "gm-mean"}
+    for model, means in (("pm-mean", state.clients.personal.mu), ("gm-mean", state.server.world.mu.expand(3, -1))):
+        logits = [
+            plain_pfedbayes.logits(mu, data.samples(rows)) for mu, rows in zip(means, data.test.rows, strict=True)
+        ]
+        torch.testing.assert_close(found[model].probs, torch.cat(logits).softmax(-1), rtol=0, atol=1e-12)
+    assert not torch.allclose(found["pm"].probs, found["pm-mean"].probs)

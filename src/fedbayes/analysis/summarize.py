@@ -145,8 +145,8 @@ def _last_training(rounds: pd.DataFrame) -> pd.DataFrame:
 
 
 def _from_evaluation(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """`last`, and `best` where the model has a best state of its own."""
-    model = rows["model"].iloc[0]
+    """`last`, and `best` where the model has a best state; `pm-mean` stands at the best state of `pm`."""
+    model = rows["model"].iloc[0].split("-")[0]
     for selection, state in (("best", f"best-{model}"), ("last", "last")):
         at = rows[rows["state"] == state]
         for scope in ("pooled", "mean", "worst"):

@@ -30,6 +30,11 @@ class Spread(NamedTuple):
     sigma: Tensor
 
 
+def point(mu: Tensor) -> Gaussian:
+    """All mass at `mu`: sigma is 0, exactly."""
+    return Gaussian(mu, torch.full_like(mu, -torch.inf))
+
+
 def softplus(rho: Tensor) -> Tensor:
     r"""$\log(1 + e^\rho)$, stable for large arguments.
 

@@ -51,6 +51,19 @@ def predict_gm(federation: Federation, state: State) -> Predictions | None:
 
 def predict_pm(federation: Federation, state: State) -> Predictions:
     """Each client's personal model on its own test set, after the method's `adapt` visit."""
+    return _predict(federation, _adapted(federation, state)["pm"], stacked=True, round_=int(state.round))
+
+
+def predict_all(federation: Federation, state: State) -> dict[str, Predictions]:
+    """Every model the method has: what `adapt` gives under its names, `gm` for the global model."""
+    models, round_ = _adapted(federation, state), int(state.round)
+    found = {name: _predict(federation, model, stacked=True, round_=round_) for name, model in models.items()}
+    common = predict_gm(federation, state)
+    return found if common is None else found | {"gm": common}
+
+
+def _adapted(federation: Federation, state: State) -> dict[str, Model]:
+    """Models stacked over all clients, after the method's `adapt` visit."""
     ids = torch.arange(federation.data.population, device=federation.data.device)
     guests = Guests(ids, send(federation, state.server, ids), state.clients, state.seen)
     adapted = visit_all(
@@ -62,7 +75,8 @@ def predict_pm(federation: Federation, state: State) -> Predictions:
         int(state.round),
         federation.lifting,
     )
-    return _predict(federation, adapted.out["pm"], stacked=True, round_=int(state.round))
+    models: dict[str, Model] = adapted.out
+    return models
 
 
 def scores(predictions: Predictions, clients: int) -> dict[str, Scores]:

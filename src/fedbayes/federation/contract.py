@@ -85,7 +85,7 @@ class Method(NamedTuple):
     send: Callable[[Server, Tensor], Down]
     train: Visit  # end gives (Client, Up, Info)
     merge: Callable[[Server, Up, Cohort, Key], Server]
-    adapt: Visit  # end gives the personal models by name, `pm` first of all
+    adapt: Visit  # end gives models by name: `pm`, and others to report beside it or beside `gm`, as `pm-mean`
     common: Callable[[Server], Model] | None  # the global model; None where the method has none
     predict: Callable[[Model, Tensor, Key], Tensor]  # probabilities [draw, sample, class]
     traceable: bool = True  # False: cannot be vmapped, always the loop

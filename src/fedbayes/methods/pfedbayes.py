@@ -22,7 +22,8 @@ Deviations: [P] is the text, [C] the public code AllenBeau/pFedBayes@2970ac9, wh
     7. Personal model at the start of a round: not said [P]; never overwritten [C] -> `personal_start`.
     8. The prior inside the personal objective: the localized global as it moves [C], or as broadcast -> `prior`.
     9. rho at the start: -2.5 [P section 5.2], -3 [C] -> `initial_rho`.
-    10. Test: not said [P]; one noisy forward pass [C] -> `test_draws`. Probabilities are averaged over draws.
+    10. Test: not said [P]; one noisy forward pass [C] -> `test_draws`. Probabilities are averaged over draws. The mean
+       weights are evaluated beside them, as the models `pm-mean` and `gm-mean`.
 
 Reduces to: with noise_std 0 and zeta 0, plain (Adam or gradient descent) local training of the means, rho unmoved; with
 lr_personal 0 and a broadcast start, nobody moves.
@@ -39,7 +40,15 @@ from torch.nn import functional as F
 
 from fedbayes import optim
 from fedbayes.bayes.flat import Layout, flatten, layout_of, unflatten
-from fedbayes.bayes.gaussian import Gaussian, Spread, inverse_softplus, kl_gradient_first, kl_gradient_second, slope
+from fedbayes.bayes.gaussian import (
+    Gaussian,
+    Spread,
+    inverse_softplus,
+    kl_gradient_first,
+    kl_gradient_second,
+    point,
+    slope,
+)
 from fedbayes.bayes.layers import plain
 from fedbayes.config import MethodConfig
 from fedbayes.federation import rng
@@ -170,6 +179,11 @@ def build(config: Config, network: Network) -> Method:
         client = Client(work.personal, work.personal_moments, work.localized_moments)
         return client, work.localized, {"loss": work.loss / work.batches.clamp_min(1)}
 
+    def models(work: Work) -> dict[str, Gaussian]:
+        """The personal model, and beside the sampled predictions those of the mean weights alone."""
+        means = {"pm-mean": work.personal.mu, "gm-mean": work.anchor}
+        return {"pm": work.personal} | {name: point(mu) for name, mu in means.items()}
+
     def merge(server: Server, up: Gaussian, cohort: Cohort, key: Key) -> Server:
         """Algorithm 1, server: v <- (1 - beta) v + beta mean_i v_i."""
         sizes = cohort.sizes if config.weighting == "samples" else torch.ones_like(cohort.sizes)
@@ -192,7 +206,7 @@ def build(config: Config, network: Network) -> Method:
         send=send,
         train=Visit(begin, (Phase(step),), end),
         merge=merge,
-        adapt=Visit(begin, (), lambda work: {"pm": work.personal}),
+        adapt=Visit(begin, (), models),
         common=lambda server: server.world,
         predict=predict,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fedbayes.config import Execution
-from fedbayes.evaluation.evaluate import Predictions, predict_gm, predict_pm, scores
+from fedbayes.evaluation.evaluate import Predictions, predict_all, scores
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, start
 from fedbayes.io import EVALUATION_COLUMNS, read_state, write_rows
@@ -30,9 +30,8 @@ def evaluate(
     rows: list[list[Any]] = []
     for name, tensors in sorted(_states(read_state(state_file)).items()):
         state = trees.rebuild(start(federation), tensors)
-        for model, predictions in (("pm", predict_pm(federation, state)), ("gm", predict_gm(federation, state))):
-            if predictions is not None:
-                rows += _rows(federation, name, int(state.round), model, predictions)
+        for model, predictions in predict_all(federation, state).items():
+            rows += _rows(federation, name, int(state.round), model, predictions)
     write_rows(target, EVALUATION_COLUMNS, rows)
 
 

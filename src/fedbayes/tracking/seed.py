@@ -121,7 +121,7 @@ class Seed:
         """
         tested: dict[str, dict[str, Any]] = {}
         for row in self.rows("evaluation.parquet"):
-            kind = {"last": "final", f"best-{row['model']}": "best"}.get(row["state"])
+            kind = {"last": "final", f"best-{row['model'].split('-')[0]}": "best"}.get(row["state"])
             if kind and row["client"] == POOLED:
                 tested[f"{kind}/" + metric_name(row["model"], row["condition"], row["metric"])] = row
                 if kind == "best":
