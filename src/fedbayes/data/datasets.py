@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbayes.data import cifar
 from fedbayes.data.sources import RawFile, describe, download, packaged, stage
 from fedbayes.reading import ConfigError
 
@@ -36,6 +37,30 @@ def mnist(target: Path, data_root: Path | None) -> RawData:
     from fedbayes.data.torchvision_import import torchvision_datasets
 
     return _torchvision_digits(torchvision_datasets().MNIST, target, data_root)
+
+
+def fashion_mnist(target: Path, data_root: Path | None) -> RawData:
+    """Fashion-MNIST: the 60,000 training images, then the 10,000 test images, in the original order."""
+    from fedbayes.data.torchvision_import import torchvision_datasets
+
+    return _torchvision_digits(torchvision_datasets().FashionMNIST, target, data_root)
+
+
+def cifar10(target: Path, data_root: Path | None) -> RawData:
+    """CIFAR-10: the 50,000 training images, then the 10,000 test images, in the original order."""
+    from fedbayes.data.torchvision_import import torchvision_datasets
+
+    return RawData(*cifar.read(torchvision_datasets().CIFAR10, "labels", target, data_root))
+
+
+def cifar100(target: Path, data_root: Path | None) -> RawData:
+    """CIFAR-100 with its fine labels: 50,000 training images, then 10,000 test images, each sorted by content.
+
+    Copies in circulation differ in the order of their rows; sorted, they are the same dataset.
+    """
+    from fedbayes.data.torchvision_import import torchvision_datasets
+
+    return RawData(*cifar.read(torchvision_datasets().CIFAR100, "fine_labels", target, data_root, any_order=True))
 
 
 def _torchvision_digits(loader: Any, target: Path, data_root: Path | None) -> RawData:
@@ -81,4 +106,7 @@ Reader = Callable[[Path, Path | None], RawData]
 READERS: dict[str, Reader] = {
     "mnist": mnist,
     "mnist-5k": mnist_5k,
+    "fashion-mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
 }

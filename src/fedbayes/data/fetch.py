@@ -37,6 +37,8 @@ def fetch(name: str, facts: ArrayFacts, target: Path, data_root: Path | None) ->
     if name not in READERS:
         raise complain(FACTS, name, "no reader in src/fedbayes/data/datasets.py: " + choice(name, READERS))
     raw = READERS[name](target, data_root)
+    if len(raw.labels) == 0 or raw.labels.min() < 0:
+        raise complain(FACTS, name, f"what {raw.read_from} holds has no labels, or labels below 0")
     sha256 = array_digest(raw.images, raw.labels)
     _verify(name, facts, raw, sha256)
     _write_array(target / "images.npy", raw.images)

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import os
 import shutil
+import zlib
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,10 +41,17 @@ def describe(path: Path, name: str) -> RawFile:
     return RawFile(name, path.stat().st_size, digest)
 
 
+def described(content: bytes, name: str) -> RawFile:
+    """The same of a file that is in memory."""
+    return RawFile(name, len(content), hashlib.md5(content, usedforsecurity=False).hexdigest())
+
+
 def stage(loader: Any, root: Path, staging: Path) -> list[RawFile]:
     """Unpack the files of a torchvision dataset from `root` to `staging`, both in torchvision's layout.
 
-    Packed files are checked against torchvision's md5 sums and win over unpacked ones, which have no published sum.
+    Packed files are checked against torchvision's md5 sums and win over unpacked ones, which have no published sum. So
+    do packed files that lie in `root` itself, as Debian's `dataset-fashion-mnist` has them: they are packed anew, and
+    the digest of the dataset answers for them.
 
     Args:
         loader: the dataset's class in `torchvision.datasets`, for instance `MNIST`.
@@ -58,14 +66,24 @@ def stage(loader: Any, root: Path, staging: Path) -> list[RawFile]:
         unpacked = staging / raw / plain.name
         if packed.is_file():
             files.append(_checked(packed, (raw / name).as_posix(), md5))
-            with gzip.open(packed) as source, unpacked.open("wb") as target:
-                shutil.copyfileobj(source, target)
+            _unpack(packed, unpacked)
+        elif (root / name).is_file():
+            files.append(describe(root / name, name))
+            _unpack(root / name, unpacked)
         elif plain.is_file():
             files.append(describe(plain, (raw / plain.name).as_posix()))
             unpacked.symlink_to(plain.resolve())
         else:
-            raise _missing(packed, root, md5)
+            raise missing(packed, root, md5)
     return files
+
+
+def _unpack(packed: Path, target: Path) -> None:
+    try:
+        with gzip.open(packed) as source, target.open("wb") as stream:
+            shutil.copyfileobj(source, stream)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ConfigError(f"{packed}: not a complete gzip file ({error}); put a good copy there") from None
 
 
 def _checked(path: Path, name: str, md5: str) -> RawFile:
@@ -75,7 +93,8 @@ def _checked(path: Path, name: str, md5: str) -> RawFile:
     return found
 
 
-def _missing(path: Path, root: Path, md5: str) -> ConfigError:
+def missing(path: Path, root: Path, md5: str) -> ConfigError:
+    """What is said when the user's folder lacks a file."""
     folder = "" if root.is_dir() else " (nor does the folder itself)"
     return ConfigError(
         f"{path}: the file does not exist{folder}; put it there (md5 {md5}), or let {VARIABLE} or execution.data_root "
@@ -84,16 +103,24 @@ def _missing(path: Path, root: Path, md5: str) -> ConfigError:
 
 
 def download(loader: Any, folder: Path) -> None:
-    """Let torchvision download a dataset into a folder of ours; files that are there already stay."""
+    """Let torchvision download a dataset of gzipped files into a folder of ours; files that are there already stay."""
+    first, *others = (name for name, _ in loader.resources)
+    _download(loader, folder, f"{loader.__name__}/raw/{first} and its siblings {', '.join(others)}")
+
+
+def download_archive(loader: Any, folder: Path) -> None:
+    """The same for a dataset that comes as one archive."""
+    _download(loader, folder, loader.filename)
+
+
+def _download(loader: Any, folder: Path, wanted: str) -> None:
     try:
         loader(folder, download=True)
     except (RuntimeError, OSError, HTTPException) as error:
         reason = " ".join(str(error).split())
-        first = f"{loader.__name__}/raw/{loader.resources[0][0]}"
         raise ConfigError(
             f"{loader.__name__} could not be downloaded ({reason}); without a network let {VARIABLE} or "
-            f"execution.data_root point to a folder that holds {first} and its siblings "
-            f"{', '.join(name for name, _ in loader.resources[1:])}"
+            f"execution.data_root point to a folder that holds {wanted}"
         ) from None
 
 
