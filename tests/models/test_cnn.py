@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from fedbayes.models import load_network
 from fedbayes.reading import ConfigError
 from fedbayes.tensors import Params
 
-FEDUAB = {"channels": (32, 32, 32), "hidden": (64,)}
+FEDUAB = {"channels": (32, 32, 32), "pooled": (True, True, False), "hidden": (64,)}
 
 
 def module(params: Params, side: int) -> nn.Sequential:
@@ -29,11 +30,50 @@ def module(params: Params, side: int) -> nn.Sequential:
     return net
 
 
-def test_feduab_network_has_the_papers_number_of_weights() -> None:
-    network = load_network("cnn", FEDUAB, (3, 32, 32), 10)
+LENET = {"channels": (6, 16), "kernel": 5, "hidden": (120, 84)}
+VGG = {"channels": (16, 32, 64, 128, 128), "padding": 1, "pooled": (True,) * 5}
+LRBPFL = {"channels": (32, 64, 128), "padding": 1, "pooled": (True,) * 3, "hidden": (512, 256)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "classes", "weights"),
+    [
+        (FEDUAB, 10, 52_874),
+        (LRBPFL, 10, 1_276_234),
+        (LRBPFL, 100, 1_299_364),
+        (LENET | {"pooled": (True, True)}, 10, 62_006),
+        (LENET | {"pooled": (True, False)}, 10, 206_006),
+        (LENET | {"channels": (64, 64), "hidden": (120, 64), "pooled": (True, True)}, 10, 307_842),
+        (VGG | {"hidden": (512, 512)}, 10, 578_858),
+        (VGG | {"hidden": ()}, 10, 246_314),
+    ],
+)
+def test_the_papers_networks_have_the_papers_numbers_of_weights(
+    fields: dict[str, Any], classes: int, weights: int
+) -> None:
+    network = load_network("cnn", fields, (3, 32, 32), classes)
     params = network.init(torch.Generator().manual_seed(0))
-    assert sum(p.numel() for p in params.values()) == 52_874
-    assert network.layers == ("conv0", "conv1", "conv2", "hidden0", "head") and network.kind == "conv"
+    assert sum(p.numel() for p in params.values()) == weights
+    logits = network.apply(plain(params), torch.zeros(2, 3, 32, 32))
+    assert logits.shape == (2, classes) and network.kind == "conv" and network.layers[-1] == "head"
+    assert list(params) == [f"{name}.{kind}" for name in network.layers for kind in ("weight", "bias")]
+
+
+def test_kernel_padding_and_pooling_equal_torch_nn() -> None:
+    network = load_network("cnn", LENET | {"padding": 1, "pooled": (False, True)}, (3, 12, 14), 10)
+    params = network.init(torch.Generator().manual_seed(1))
+    net = nn.Sequential(
+        nn.Conv2d(3, 6, 5, padding=1), nn.ReLU(), nn.Conv2d(6, 16, 5, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(16 * 4 * 5, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+    )  # fmt: skip
+    net.load_state_dict(dict(zip(net.state_dict(), params.values(), strict=True)))
+    x = torch.randn(5, 3, 12, 14, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(network.apply(plain(params), x), net(x))
+
+
+def test_pooling_is_said_for_every_convolution() -> None:
+    with pytest.raises(ConfigError, match="pooled: found 1 values for 2 convolutions; expected one each"):
+        load_network("cnn", LENET | {"pooled": (True,)}, (3, 32, 32), 10)
 
 
 def test_initial_weights_fill_the_interval_of_torch_nn() -> None:
@@ -58,7 +98,7 @@ def test_forward_and_gradient_equal_torch_nn(size: int, side: int) -> None:
 
 
 def test_clients_side_by_side_equal_one_at_a_time() -> None:
-    network = load_network("cnn", {"channels": (4, 5), "hidden": ()}, (1, 10, 12), 3)
+    network = load_network("cnn", {"channels": (4, 5), "pooled": (True, False), "hidden": ()}, (1, 10, 12), 3)
     clients = [network.init(torch.Generator().manual_seed(seed)) for seed in range(3)]
     x = torch.randn(3, 2, 1, 10, 12, generator=torch.Generator().manual_seed(3))
     stacked = {name: torch.stack([c[name] for c in clients]) for name in clients[0]}
@@ -69,4 +109,4 @@ def test_clients_side_by_side_equal_one_at_a_time() -> None:
 
 def test_too_many_convolutions_are_refused_in_one_sentence() -> None:
     with pytest.raises(ConfigError, match="4 convolutions do not fit images 28 pixels wide"):
-        load_network("cnn", {"channels": (8, 8, 8, 8), "hidden": ()}, (1, 28, 28), 10)
+        load_network("cnn", {"channels": (8, 8, 8, 8), "pooled": (True,) * 4, "hidden": ()}, (1, 28, 28), 10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 from torch import nn
 
@@ -11,11 +12,16 @@ from fedbayes.bayes.layers import plain
 from fedbayes.models import load_network
 
 
-def test_pfedbayes_network_has_the_papers_number_of_weights() -> None:
-    network = load_network("mlp", {"hidden": (100,)}, (1, 28, 28), 10)
+@pytest.mark.parametrize(
+    ("hidden", "weights"),
+    [((100,), 79_510), ((50, 50), 42_310), ((), 7_850)],
+    ids=["pFedBayes and BPFed", "FedUAB", "Self-FL: logistic regression"],
+)
+def test_the_papers_networks_have_the_papers_numbers_of_weights(hidden: tuple[int, ...], weights: int) -> None:
+    network = load_network("mlp", {"hidden": hidden}, (1, 28, 28), 10)
     params = network.init(torch.Generator().manual_seed(0))
-    assert sum(p.numel() for p in params.values()) == 79_510
-    assert network.layers == ("hidden0", "head")
+    assert sum(p.numel() for p in params.values()) == weights
+    assert len(network.layers) == len(hidden) + 1 and network.layers[-1] == "head"
 
 
 def test_initial_weights_fill_the_interval_of_torch_nn_linear() -> None:

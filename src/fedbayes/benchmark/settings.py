@@ -8,7 +8,10 @@ import torch
 
 CLASSES = 10
 SHAPES = {"mlp": (1, 28, 28), "cnn": (3, 32, 32)}
-NETWORKS: dict[str, dict[str, Any]] = {"mlp": {"hidden": (100,)}, "cnn": {"channels": (32, 32, 32), "hidden": (64,)}}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "mlp": {"hidden": (100,)},
+    "cnn": {"channels": (32, 32, 32), "pooled": (True, True, False), "hidden": (64,)},
+}
 # Multiplications of each layer for one sample, input side first.
 PRODUCTS = {"mlp": (784 * 100, 1000), "cnn": (900 * 32 * 27, 169 * 32 * 288, 16 * 32 * 288, 512 * 64, 640)}
 
