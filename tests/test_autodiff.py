@@ -26,3 +26,27 @@ def test_alone_and_inside_vmap_agree_with_the_derivative_by_hand() -> None:
             torch.testing.assert_close(grads["b"], torch.ones_like(x))
             torch.testing.assert_close(grads["unused"], torch.zeros_like(x))
         assert not any(leaf.requires_grad for leaf in (*own.values(), *alone.values(), value))
+
+
+def test_a_gradient_through_a_gradient_is_that_of_the_transform() -> None:
+    """One step of meta-learning on sum(w^3): d/dw f(w - a f'(w)) = f'(w - 3 a w^2) (1 - 6 a w)."""
+
+    def cubes(w: Tensor) -> Tensor:
+        return (w**3).sum()
+
+    def after_a_step(w: Tensor) -> Tensor:
+        return cubes(w - 0.1 * grad_and_value(cubes)(w)[0])
+
+    w = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    expected = 3 * (w - 0.3 * w**2) ** 2 * (1 - 0.6 * w)
+    torch.testing.assert_close(grad_and_value(after_a_step)(w)[0], expected)
+    torch.testing.assert_close(torch.vmap(grad_and_value(after_a_step))(w[None])[0][0], expected)
+
+
+def test_a_function_that_does_not_look_has_gradient_zero() -> None:
+    at = {"a": torch.ones(3)}
+    for grads, value in (
+        grad_and_value(lambda w: torch.tensor(2.0))(at),
+        torch.func.grad_and_value(lambda w: w["a"].sum() * 0 + 2)(at),
+    ):
+        assert torch.equal(grads["a"], torch.zeros(3)) and float(value) == 2

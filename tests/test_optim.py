@@ -36,3 +36,16 @@ def test_sgd_with_momentum_equals_torch() -> None:
         velocity = optim.momentum(velocity, {"w": grad}, decay)
         weight = optim.sgd(weight, velocity, lr)
     torch.testing.assert_close(weight["w"], by_torch(torch.optim.SGD, lr=0.1, momentum=0.9), rtol=1e-12, atol=1e-12)
+
+
+def test_adam_in_float32_follows_torch_through_huge_gradients_and_many_steps() -> None:
+    stream = torch.Generator().manual_seed(0)
+    grads = [torch.randn(4, generator=stream) * (1e20 if t == 1500 else 1) for t in range(3000)]
+    weight, theirs = torch.ones(4), torch.ones(4, requires_grad=True)
+    state, lr = optim.adam_start(weight), torch.tensor(0.01, dtype=torch.float64)
+    steps = torch.optim.Adam([theirs], lr=0.01)
+    for grad in grads:
+        weight, state = optim.adam(weight, grad, state, lr)
+        theirs.grad = grad.clone()
+        steps.step()
+    torch.testing.assert_close(weight, theirs.detach(), rtol=1e-4, atol=1e-5)

@@ -22,6 +22,11 @@ ROUNDS_COLUMNS = ("round", "model", "condition", "scope", "metric", "value")
 EVALUATION_COLUMNS = ("state", "round", "model", "condition", "client", "samples", "metric", "value")
 
 
+def followed_model(model: str) -> str:
+    """The model that was tested over the rounds, in whose best state a model stands: `pm` for `pm-mean`."""
+    return model.split("-")[0]
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well, and vanishes when it does not."""

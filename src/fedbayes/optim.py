@@ -50,7 +50,9 @@ def adam(vector: Tensor, grad: Tensor, state: AdamState, lr: Tensor) -> tuple[Te
     """
     first_correction = BETA_1 * state.first_correction + (1 - BETA_1)
     second_correction = BETA_2 * state.second_correction + (1 - BETA_2)
-    first = state.first + (1 - BETA_1) / first_correction * (grad - state.first)
-    second = state.second + (1 - BETA_2) / second_correction * (grad * grad - state.second)
+    share_first, share_second = (1 - BETA_1) / first_correction, (1 - BETA_2) / second_correction
+    first = state.first + share_first * (grad - state.first)
+    # The share comes first, so that a gradient whose bare square overflows does not do so here.
+    second = state.second + (share_second * grad * grad - share_second * state.second)
     moved = vector - lr * first / (second.sqrt() + EPSILON)
     return moved, AdamState(first, second, first_correction, second_correction)

@@ -190,3 +190,12 @@ def test_a_model_reported_beside_another_stands_at_that_ones_best_state() -> Non
     values = run_values(rounds, evaluation_of(("last", "best-gm", "best-pm"), ("pm", "pm-mean", "gm")))
     best = pick(values, model="pm-mean", selection="best", scope="pooled", metric="accuracy")
     assert best["round"] == "5" and best["value"] == pytest.approx(500.6)
+
+
+def test_a_diverged_seed_counts_for_models_reported_beside_another_too() -> None:
+    rounds = pd.concat([rounds_of([0.5, 0.1, 0.1], "pm"), rounds_of([0.5, 0.1, 0.1], "gm")])
+    found = stand_still(rounds, evaluation_of(("last",), ("pm", "pm-mean", "gm", "gm-mean")), (1, 2))
+    best = found[found["state"].str.startswith("best-")]
+    assert set(zip(best["state"], best["model"], strict=True)) == {
+        ("best-pm", "pm"), ("best-pm", "pm-mean"), ("best-gm", "gm"), ("best-gm", "gm-mean"),
+    }  # fmt: skip

@@ -20,10 +20,10 @@ SETTINGS = [(name, setting) for name, settings in JOBS.items() for setting in se
 
 
 def tiny(setting: Setting) -> Setting:
-    """A job with two batches more than a client's data hold once, in two rounds, exact to rounding."""
-    samples = 3 if setting.work == "evaluation" else 10
+    """A job whose clients walk round their data in two rounds, in whole batches as the real ones, exact to rounding."""
+    samples = 3 if setting.work == "evaluation" else 12
     return setting._replace(
-        clients=3, batch=4, steps=3, rounds=2, samples=samples, chunk=setting.chunk and 2, compiled=False,
+        clients=3, batch=4, steps=4, rounds=2, samples=samples, chunk=setting.chunk and 2, compiled=False,
         dtype=torch.float64,
     )  # fmt: skip
 

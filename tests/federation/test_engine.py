@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import toy
 from fedbayes.federation import trees
-from fedbayes.federation.contract import Feed
+from fedbayes.federation.contract import Feed, Visit
+from fedbayes.federation.lifting import Lift
 from fedbayes.federation.loop import Federation, State, advance, choose, start
+from fedbayes.federation.resident import Resident
 from plain_fedavg import fedavg
 from toy import after
 
@@ -19,8 +23,9 @@ def same_bits(a: State, b: State) -> bool:
 
 @pytest.mark.parametrize("lift", ["vmap", "loop"])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_three_rounds_equal_the_plain_loop(lift: str, momentum: float) -> None:
-    federation = toy.federation(fields=toy.FEDAVG | {"momentum": momentum}, lift=lift)  # type: ignore[arg-type]
+@pytest.mark.parametrize("sizes", [toy.SIZES, (8, 8, 8), (3, 12)])
+def test_three_rounds_equal_the_plain_loop(lift: Lift, momentum: float, sizes: tuple[int, ...]) -> None:
+    federation = toy.federation(fields=toy.FEDAVG | {"momentum": momentum}, sizes=sizes, lift=lift)
     expected = fedavg(federation, start(federation).server.weights, 3, batch=4, steps=3, lr=0.1, momentum=momentum)
     found = after(federation, 3).server.weights
     for name, weight in expected.items():
@@ -32,6 +37,37 @@ def test_three_rounds_equal_the_plain_loop(lift: str, momentum: float) -> None:
 def test_chunks_change_no_bit(lift: str, feed: Feed) -> None:
     whole, parts = (toy.federation(feed=feed, dtype=torch.float32, lift=lift, chunk=c) for c in (None, 2))  # type: ignore[arg-type]
     assert same_bits(after(whole, 3), after(parts, 3))
+
+
+def three_phases(federation: Federation) -> Federation:
+    """FedAvg whose visit trains, then takes two steps on test data, then trains again."""
+    begin, (phase,), end = federation.method.train
+    phases = (phase, phase._replace(feed=Feed(4, 2, split="test")), phase)
+    return replace(federation, method=federation.method._replace(train=Visit(begin, phases, end)))
+
+
+@pytest.mark.parametrize("lift", ["vmap", "loop"])
+@pytest.mark.parametrize("sizes", [(8,) * 5, (12,) * 4, (3, 3, 12, 12), (4, 8, 8, 4), (2,) * 4])
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("clients_per_round", [None, 2])
+def test_views_and_gathers_give_the_same_bits(
+    lift: Lift,
+    sizes: tuple[int, ...],
+    chunk: int | None,
+    clients_per_round: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    federation = three_phases(
+        toy.federation(sizes=sizes, lift=lift, chunk=chunk, clients_per_round=clients_per_round, dtype=torch.float32)
+    )
+    looked: list[int] = []
+    window = Resident.window
+    monkeypatch.setattr(Resident, "window", lambda *args: looked.append(1) or window(*args))
+    by_views = after(federation, 4)
+    assert looked or len(set(sizes)) > 1, "no step took a view"
+    monkeypatch.setattr("fedbayes.federation.feed.aligned", lambda *args: False)
+    before = len(looked)
+    assert same_bits(by_views, after(federation, 4)) and len(looked) == before
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,17 @@ def test_an_epoch_is_shared_by_the_draws_of_a_step(draws: int, expected: int) ->
     assert steps_in(Feed(batch=4, amount=2, unit="epochs", draws=draws), size=10) == expected
 
 
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=3), st.integers(1, 6), st.lists(st.integers(0, 9), min_size=3))
-def test_aligned_clients_see_one_stretch_at_the_same_place(sizes: list[int], batch: int, seen: list[int]) -> None:
-    feed, most = Feed(batch, amount=4), max(1, *sizes, 1)
-    seen = seen[: len(sizes)]
-    columns = width(feed, most)
+@given(
+    st.lists(st.integers(0, 12), min_size=1, max_size=3),
+    st.integers(1, 6),
+    st.lists(st.integers(0, 9), min_size=3),
+    st.integers(1, 12),
+)
+def test_aligned_clients_see_one_stretch_at_the_same_place(
+    sizes: list[int], batch: int, seen: list[int], largest: int
+) -> None:
+    feed, seen = Feed(batch, amount=4), seen[: len(sizes)]
+    columns = width(feed, max(1, largest, *sizes))
     plans = [positions(feed, n, steps_in(feed, n), columns, start, key=0) for n, start in zip(sizes, seen, strict=True)]
     shapes = {tuple(places.shape) for places, _ in plans}
     stretches = all(
@@ -78,11 +84,12 @@ def test_aligned_clients_see_one_stretch_at_the_same_place(sizes: list[int], bat
     together = len(shapes) == 1 and all(torch.equal(plans[0][0], places) for places, _ in plans)
     regular = stretches and together and plans[0][0].numel() > 0 and len(set(sizes)) == 1
     # What is called aligned is so; what is so by chance of four steps need not be called it.
-    assert not aligned(feed, sizes, seen) or regular
+    assert not aligned(feed, sizes, columns, seen) or regular
 
 
 def test_equal_whole_batches_are_aligned_and_nothing_else_is() -> None:
     feed = Feed(batch=4, amount=5)
-    assert aligned(feed, [12, 12], [0, 3]) and aligned(feed, [3, 3], [1, 2])
-    assert not aligned(feed, [12, 8], [0, 0]) and not aligned(feed, [10, 10], [0, 0]) and not aligned(feed, [0], [0])
-    assert not aligned(feed, [12, 12], [0, 1]) and not aligned(feed._replace(order="shuffled"), [12, 12], [0, 0])
+    assert aligned(feed, [12, 12], 4, [0, 3]) and aligned(feed, [3, 3], 3, [1, 2])
+    for sizes, seen in (([12, 8], [0, 0]), ([10, 10], [0, 0]), ([0], [0]), ([3, 3], [0, 0]), ([12, 12], [0, 1])):
+        assert not aligned(feed, sizes, 4, seen)
+    assert not aligned(feed._replace(order="shuffled"), [12, 12], 4, [0, 0])

@@ -57,11 +57,11 @@ def test_samples_are_those_of_the_split_however_they_lie_in_memory(kept: bool, m
         rows = data.test.rows[client, : data.test.sizes[client]]
         assert data.labels[rows].tolist() == test[client]
     assert torch.equal(data.tests(slice(0, 2), slice(0, 1)), expected[[2, 4]][:, None])
-    assert torch.equal(data.window(1, 2, 1, 2), expected[[5, 8]][:, None])
+    assert torch.equal(data.window(2, 2, 2, slice(1, 2)), expected[[5, 8]][:, None])
     assert len(data.inputs) == 8  # six held for training, then each tested sample once
 
 
 def test_windows_are_views_where_inputs_are_kept() -> None:
     data = laid_out([[8, 0], [3, 5]], [[1]])
-    storages = {data.window(0, 2, begin, begin + 1).untyped_storage().data_ptr() for begin in (0, 1)}
+    storages = {data.window(0, 2, 2, slice(begin, begin + 1)).untyped_storage().data_ptr() for begin in (0, 1)}
     assert len(storages) == 1

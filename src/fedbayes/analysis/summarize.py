@@ -25,7 +25,7 @@ import pandas as pd
 from scipy import stats
 
 from fedbayes.analysis.display import count
-from fedbayes.io import read_json, write_with
+from fedbayes.io import followed_model, read_json, write_with
 
 # What a cell of the plan is, apart from its seed; all of it is carried through.
 CELL = ["paper", "experiment", "setting", "variant", "method", "preset", "scale", "dataset", "dataset_title"]
@@ -95,7 +95,8 @@ def stand_still(rounds: pd.DataFrame, evaluation: pd.DataFrame, window: tuple[in
     reached = sorted(set(rounds.loc[rounds["round"].between(*window), "model"]) & set(evaluation["model"]))
     missing = [model for model in reached if f"best-{model}" not in set(evaluation["state"])]
     last = evaluation[evaluation["state"] == "last"]
-    standing: list[pd.DataFrame] = [last[last["model"] == model].assign(state=f"best-{model}") for model in missing]
+    belongs = last["model"].map(followed_model)
+    standing: list[pd.DataFrame] = [last[belongs == model].assign(state=f"best-{model}") for model in missing]
     return pd.concat([evaluation, *standing], ignore_index=True)
 
 
@@ -146,7 +147,7 @@ def _last_training(rounds: pd.DataFrame) -> pd.DataFrame:
 
 def _from_evaluation(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """`last`, and `best` where the model has a best state; `pm-mean` stands at the best state of `pm`."""
-    model = rows["model"].iloc[0].split("-")[0]
+    model = followed_model(rows["model"].iloc[0])
     for selection, state in (("best", f"best-{model}"), ("last", "last")):
         at = rows[rows["state"] == state]
         for scope in ("pooled", "mean", "worst"):

@@ -64,7 +64,7 @@ def federate(setting: Setting) -> Federation:
 
 
 def synthetic(setting: Setting) -> Resident:
-    """Random bytes with random labels; a client trains and tests on its own samples, spread over the whole tensor."""
+    """Random bytes with random labels; a client trains and tests on its own samples."""
     total, stream = setting.clients * setting.samples, np.random.default_rng(0)
     images = stream.integers(256, size=(total, *SHAPES[setting.network]), dtype=np.uint8)
     own = np.split(stream.permutation(total), setting.clients)

@@ -10,7 +10,7 @@ from torch import Tensor
 from fedbayes.evaluation.metrics import HIGHER_IS_BETTER, METRICS
 from fedbayes.federation import rng, trees
 from fedbayes.federation.cohort import Guests, visit_all
-from fedbayes.federation.contract import Model
+from fedbayes.federation.contract import Model, Visit
 from fedbayes.federation.loop import Federation, State, send
 
 # Test samples of a client predicted at once. A sampled prediction draws its noise per block, so this is numerics.
@@ -51,23 +51,25 @@ def predict_gm(federation: Federation, state: State) -> Predictions | None:
 
 def predict_pm(federation: Federation, state: State) -> Predictions:
     """Each client's personal model on its own test set, after the method's `adapt` visit."""
-    return _predict(federation, _adapted(federation, state)["pm"], stacked=True, round_=int(state.round))
+    adapt = federation.method.adapt
+    only = adapt._replace(end=lambda work: {"pm": adapt.end(work)["pm"]})
+    return _predict(federation, _adapted(federation, state, only)["pm"], stacked=True, round_=int(state.round))
 
 
 def predict_all(federation: Federation, state: State) -> dict[str, Predictions]:
     """Every model the method has: what `adapt` gives under its names, `gm` for the global model."""
-    models, round_ = _adapted(federation, state), int(state.round)
+    models, round_ = _adapted(federation, state, federation.method.adapt), int(state.round)
     found = {name: _predict(federation, model, stacked=True, round_=round_) for name, model in models.items()}
     common = predict_gm(federation, state)
     return found if common is None else found | {"gm": common}
 
 
-def _adapted(federation: Federation, state: State) -> dict[str, Model]:
-    """Models stacked over all clients, after the method's `adapt` visit."""
+def _adapted(federation: Federation, state: State, visit: Visit) -> dict[str, Model]:
+    """Models stacked over all clients, after a visit."""
     ids = torch.arange(federation.data.population, device=federation.data.device)
     guests = Guests(ids, send(federation, state.server, ids), state.clients, state.seen)
     adapted = visit_all(
-        federation.method.adapt,
+        visit,
         guests,
         federation.data,
         federation.feed,

@@ -50,6 +50,9 @@ def visit_all(
         lifting: how one client's code runs for many, and how many at a time.
     """
     present, size = len(guests.ids), lifting.clients_at_once(len(guests.ids))
+    # Views and gathers differ in their strides, and a compiled step is compiled for one of them.
+    regular = present == data.population and present % size == 0 and len(set(data.train.sizes.tolist())) == 1
+    views = regular or not lifting.compiled
     outcomes = []
     for first in range(0, present, size):
         rows: Tensor | slice = slice(first, first + size)
@@ -57,13 +60,13 @@ def visit_all(
             # The last chunk is filled up with guests visited before: a compiled step serves one number of clients.
             rows = torch.arange(first, first + size, device=data.device) % present
         part = Guests(*(trees.take(member, rows) for member in guests))
-        outcomes.append(_visit_chunk(visit, part, data, feed, key, round_, lifting))
+        outcomes.append(_visit_chunk(visit, part, data, feed, key, round_, lifting, views))
     whole = Outcome(trees.concatenate([o.out for o in outcomes]), torch.cat([o.taken for o in outcomes]))
     return Outcome(trees.take(whole.out, slice(present)), whole.taken[:present])
 
 
 def _visit_chunk(
-    visit: Visit, guests: Guests, data: Resident, feed: Feed, key: Tensor, round_: int, lifting: Lifting
+    visit: Visit, guests: Guests, data: Resident, feed: Feed, key: Tensor, round_: int, lifting: Lifting, views: bool
 ) -> Outcome:
     keys = rng.fold(key.to(data.device), round_, guests.ids)
     facts = data.facts(guests.ids, round_)
@@ -74,14 +77,22 @@ def _visit_chunk(
     taken = torch.zeros_like(guests.seen)
     for number, phase in enumerate(visit.phases, start=1):
         own = phase.feed or feed
-        work, batches = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken, lifting)
+        work, batches = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken, lifting, views)
         if own.split == "train":
             taken = taken + batches
     return Outcome(lifting.over(visit.end)(work), taken)
 
 
 def _run_phase(
-    phase: Phase, feed: Feed, work: Work, guests: Guests, data: Resident, keys: Tensor, taken: Tensor, lifting: Lifting
+    phase: Phase,
+    feed: Feed,
+    work: Work,
+    guests: Guests,
+    data: Resident,
+    keys: Tensor,
+    taken: Tensor,
+    lifting: Lifting,
+    views: bool,
 ) -> tuple[Work, Tensor]:
     """All steps of one phase; clients that need fewer steps than others stand still under a mask."""
     shards = data.train if feed.split == "train" else data.test
@@ -95,7 +106,7 @@ def _run_phase(
     ragged = min(counts) < most
     needed = torch.tensor(counts, device=data.device)
     step_keys = rng.fold(keys, torch.arange(most, device=data.device)[:, None])
-    inputs = _inputs(feed, rows, guests, taken, sizes, data)
+    inputs = _inputs(feed, rows, guests.ids.tolist(), (guests.seen + taken).tolist(), sizes, data, views)
     labels, masks, step_keys = (lifting.enter(table, 1) for table in (data.labels[rows], masks, step_keys))
     work = lifting.enter(work)
     for t in range(most):
@@ -106,18 +117,18 @@ def _run_phase(
 
 
 def _inputs(
-    feed: Feed, rows: Tensor, guests: Guests, taken: Tensor, sizes: list[int], data: Resident
+    feed: Feed, rows: Tensor, ids: list[int], seen: list[int], sizes: list[int], data: Resident, views: bool
 ) -> Callable[[int], Tensor]:
     """The inputs of step t: views where neighbouring clients walk through their samples in step, otherwise gathers."""
-    first, seen = int(guests.ids[0]), (guests.seen + taken).tolist()
-    neighbours = guests.ids.tolist() == list(range(first, first + len(sizes)))
-    if feed.split == "test" or not neighbours or not feeding.aligned(feed, sizes, seen):
-        return lambda t: data.samples(rows[t])
     columns = rows.shape[2]
+    neighbours = feed.split == "train" and ids == list(range(ids[0], ids[0] + len(ids)))
+    if not (views and neighbours and feeding.aligned(feed, sizes, columns, seen)):
+        return lambda t: data.samples(rows[t])
+    first = int(data.train.rows[ids[0], 0])
 
     def view(t: int) -> Tensor:
         begin = (seen[0] + t) * columns % sizes[0]
-        return data.window(first, len(sizes), begin, begin + columns)
+        return data.window(first, len(ids), sizes[0], slice(begin, begin + columns))
 
     return view
 

@@ -35,7 +35,10 @@ class Facts(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Samples of one step. A feed with `draws` > 1 adds a leading axis to all three."""
+    """Samples of one step, to be read only: `x` may be a view of the dataset itself.
+
+    A feed with `draws` > 1 adds a leading axis to all three.
+    """
 
     x: Tensor
     y: Tensor

@@ -26,10 +26,11 @@ def width(feed: Feed, largest: int) -> int:
     return largest if feed.order == "full" else min(feed.batch, largest)
 
 
-def aligned(feed: Feed, sizes: list[int], seen: list[int]) -> bool:
-    """Whether every batch is one stretch of each client's samples, at the same place for all of them."""
-    regular = feed.order == "cyclic" and feed.draws == 1 and sizes[0] > 0 and sizes[0] % min(feed.batch, sizes[0]) == 0
-    return regular and len(set(sizes)) == 1 and len({count % batches_per_epoch(feed, sizes[0]) for count in seen}) == 1
+def aligned(feed: Feed, sizes: list[int], columns: int, seen: list[int]) -> bool:
+    """Whether every batch is one stretch of each client's samples, full and at the same place for all of them."""
+    size = sizes[0]
+    whole = feed.order == "cyclic" and feed.draws == 1 and size >= columns and size % columns == 0
+    return whole and len(set(sizes)) == 1 and len({count % batches_per_epoch(feed, size) for count in seen}) == 1
 
 
 def positions(feed: Feed, size: int, steps: int, columns: int, seen: int, key: int) -> tuple[Tensor, Tensor]:

@@ -87,15 +87,15 @@ def _compile(function: Function) -> Function:
         # Keep what is read twice, rather than compute it twice: Adam's moments would be worked out anew from every
         # gradient since the step began.
         "realize_reads_threshold": 1,
-        "guard_filter_fn": _only_tensors,
+        "guard_filter_fn": _only_arguments,
     }
     compiled: Function = torch.compile(whole, dynamic=False, options=options)
     return compiled
 
 
-def _only_tensors(guards: Sequence[Any]) -> list[bool]:
-    """Look at shapes and types only before a call: what a step closes over never changes, and to check it is dear."""
-    return [guard.guard_type == "TENSOR_MATCH" for guard in guards]
+def _only_arguments(guards: Sequence[Any]) -> list[bool]:
+    """Look at the arguments only before a call: what a step closes over never changes, and to check it is dear."""
+    return [guard.guard_type in {"TENSOR_MATCH", "DUPLICATE_INPUT"} for guard in guards]
 
 
 def choose_lift(method: Method, network_kind: str, device: torch.device) -> Lift:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fedbayes.federation.contract import Facts
 
-# Inputs whose float32 form is at most this large are prepared once for the whole run: MNIST is (210 MiB), CIFAR is not.
+# Inputs whose float32 form is at most this large are prepared once for the whole run: all of MNIST is (210 MiB), all of
+# CIFAR is not. Held once for all samples, and once more for the test samples side by side.
 KEEP_UP_TO_BYTES = 256 * 2**20
 
 
@@ -55,14 +56,19 @@ class Resident:
             x = self.prepare(self.inputs.index_select(0, flat))
         return x.view(*rows.shape, *x.shape[1:])
 
-    def window(self, first: int, clients: int, begin: int, end: int) -> Tensor:
-        """Inputs `[client, end - begin, ...]`: one stretch of the training samples of neighbouring clients, uncopied.
+    def window(self, first: int, clients: int, size: int, columns: slice) -> Tensor:
+        """Inputs `[client, column, ...]`: one stretch of the training samples of neighbouring clients.
 
-        The clients must hold equally many samples, which `lay_out` has put side by side.
+        A view of what is kept, or prepared from a view of what is stored.
+
+        Args:
+            first: row of the first client's first sample.
+            clients: how many; `lay_out` has put their samples side by side.
+            size: samples that each of them holds.
+            columns: the stretch of each client's samples.
         """
-        start, size = int(self.train.rows[first, 0]), int(self.train.sizes[first])
         stored = self.inputs if self._prepared is None else self._prepared
-        x = stored[start : start + clients * size].view(clients, size, *stored.shape[1:])[:, begin:end]
+        x = stored[first : first + clients * size].view(clients, size, *stored.shape[1:])[:, columns]
         return x if self._prepared is not None else self.prepare(x)
 
     def tests(self, clients: slice, columns: slice) -> Tensor:
@@ -144,8 +150,12 @@ def normalise(mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -
     scale = 1.0 / (255.0 * torch.tensor(std, dtype=torch.float64))
     shift = -torch.tensor(mean, dtype=torch.float64) / torch.tensor(std, dtype=torch.float64)
 
+    @cache
+    def on(device: torch.device) -> tuple[Tensor, Tensor]:
+        return scale.to(dtype).to(device)[:, None, None], shift.to(dtype).to(device)[:, None, None]
+
     def prepare(x: Tensor) -> Tensor:
-        a, b = (t.to(x.device, dtype)[:, None, None] for t in (scale, shift))
+        a, b = on(x.device)
         return torch.addcmul(b, x.to(dtype), a)
 
     return prepare

@@ -39,6 +39,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedbayes import optim
+from fedbayes.autodiff import grad_and_value
 from fedbayes.bayes.flat import Layout, flatten, layout_of, unflatten
 from fedbayes.bayes.gaussian import (
     Gaussian,
@@ -232,7 +233,11 @@ def likelihood_gradient(
         logits = network.apply(plain(unflatten(vector, layout)), batch.x)
         return (F.cross_entropy(logits, batch.y, reduction="none") * batch.mask).sum()
 
-    grads, values = torch.vmap(torch.func.grad_and_value(nll))(weights)
+    if len(weights) == 1:
+        # No axis of draws to carry along, and under `loop` none to convolve over.
+        grad, value = grad_and_value(nll)(weights[0])
+        return Spread(grad, grad * noise[0]), value
+    grads, values = torch.vmap(grad_and_value(nll))(weights)
     return Spread(grads.mean(0), (grads * noise).mean(0)), values.mean(0)
 
 

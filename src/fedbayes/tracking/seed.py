@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric
 
-from fedbayes.io import read_json
+from fedbayes.io import followed_model, read_json
 from fedbayes.plan import digest
 from fedbayes.tracking.store import CELL, NOTE, PARENT, RUN, Entry, digest_of
 
@@ -121,7 +121,7 @@ class Seed:
         """
         tested: dict[str, dict[str, Any]] = {}
         for row in self.rows("evaluation.parquet"):
-            kind = {"last": "final", f"best-{row['model'].split('-')[0]}": "best"}.get(row["state"])
+            kind = {"last": "final", f"best-{followed_model(row['model'])}": "best"}.get(row["state"])
             if kind and row["client"] == POOLED:
                 tested[f"{kind}/" + metric_name(row["model"], row["condition"], row["metric"])] = row
                 if kind == "best":
