@@ -8,7 +8,7 @@ from torch import Tensor
 
 # Weights by name: `hidden0.weight`, `head.bias`.
 Params = dict[str, Tensor]
-# What a layer does with its weights: `op(x, weight, bias)`, linear in the weights.
-Op = Callable[[Tensor, Tensor, Tensor], Tensor]
+# What a layer does with its weights: `op(x, weight, bias)`, linear in the weights; an embedding has no bias.
+Op = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 # How a layer finds its weights: `layer(name, op, x)`.
 Layer = Callable[[str, Op, Tensor], Tensor]

@@ -16,6 +16,6 @@ def plain(weights: Params) -> Layer:
     """Layers with the given weights: the ordinary network."""
 
     def layer(name: str, op: Op, x: Tensor) -> Tensor:
-        return op(x, weights[f"{name}.weight"], weights[f"{name}.bias"])
+        return op(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
 
     return layer

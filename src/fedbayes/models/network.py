@@ -21,8 +21,10 @@ class Network(NamedTuple):
     kind: Literal["dense", "conv", "recurrent"]  # decides how clients are lifted on the CPU
 
 
-def uniform_linear(fan_in: int, fan_out: int, stream: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Weight and bias from U(-1/sqrt(fan_in), 1/sqrt(fan_in)): the default of `torch.nn.Linear`."""
-    bound = 1.0 / math.sqrt(fan_in)
+def uniform_linear(
+    fan_in: int, fan_out: int, stream: torch.Generator, bound_by: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Weight and bias from U(-1/sqrt(n), 1/sqrt(n)): n is `fan_in`, as `torch.nn.Linear` has it, or `bound_by`."""
+    bound = 1.0 / math.sqrt(bound_by or fan_in)
     weight = torch.empty(fan_out, fan_in).uniform_(-bound, bound, generator=stream)
     return weight, torch.empty(fan_out).uniform_(-bound, bound, generator=stream)

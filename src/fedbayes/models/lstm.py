@@ -1,0 +1,64 @@
+r"""Long short-term memory over word vectors, then one linear layer on the last hidden state.
+
+Two layers of 256 on vectors of 300 is the network of Self-FL on Sent140: 1,097,728 weights (PyTorch's count, with two
+vectors of biases) and 514 in the head for two classes. The word vectors are inputs: a frozen table is data.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedbayes.config import NetworkConfig
+from fedbayes.models.network import Network, uniform_linear
+from fedbayes.tensors import Layer, Params
+
+
+class Config(NetworkConfig):
+    """Sizes of the recurrent layers."""
+
+    hidden: PositiveInt = Field(description="Units of each layer.")
+    depth: PositiveInt = Field(description="Number of layers, one on top of the other.")
+
+
+def build(config: Config, shape: tuple[int, ...], classes: int) -> Network:
+    """The network for sequences of `shape` (steps, length of a vector)."""
+    units = config.hidden
+    stages = [f"lstm{i}" for i in range(config.depth)]
+
+    def init(stream: torch.Generator) -> Params:
+        params: Params = {}
+        for stage, length in zip(stages, [shape[1]] + [units] * (config.depth - 1), strict=True):
+            for part, fan_in in (("input", length), ("hidden", units)):
+                # torch.nn.LSTM draws everything from U(-1/sqrt(units), 1/sqrt(units)), whatever a matrix multiplies.
+                weight, bias = uniform_linear(fan_in, 4 * units, stream, bound_by=units)
+                params |= {f"{stage}_{part}.weight": weight, f"{stage}_{part}.bias": bias}
+        weight, bias = uniform_linear(units, classes, stream)
+        return params | {"head.weight": weight, "head.bias": bias}
+
+    def apply(layer: Layer, x: Tensor) -> Tensor:
+        for stage in stages:
+            x = _run(layer, stage, x, units)
+        return layer("head", F.linear, x[:, -1])
+
+    layers = [f"{stage}_{part}" for stage in stages for part in ("input", "hidden")]
+    return Network(init, apply, (*layers, "head"), "recurrent")
+
+
+def _run(layer: Layer, stage: str, x: Tensor, units: int) -> Tensor:
+    r"""Hidden states $h_t$ `[sample, step, unit]` of one layer.
+
+    $c_t = \sigma(f) c_{t-1} + \sigma(i) \tanh(g)$, $h_t = \sigma(o) \tanh(c_t)$ with
+    $(i, f, g, o) = W x_t + b + U h_{t-1} + b'$ (Hochreiter and Schmidhuber 1997, as PyTorch writes it).
+    """
+    driven = layer(f"{stage}_input", F.linear, x)
+    hidden = cell = x.new_zeros(len(x), units)
+    states = []
+    for step in driven.unbind(1):
+        i, f, g, o = (step + layer(f"{stage}_hidden", F.linear, hidden)).chunk(4, 1)
+        cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+        hidden = torch.sigmoid(o) * torch.tanh(cell)
+        states.append(hidden)
+    return torch.stack(states, 1)
