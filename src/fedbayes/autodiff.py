@@ -20,10 +20,10 @@ def grad_and_value(function: Callable[..., Tensor]) -> Callable[..., tuple[Any, 
     by_transform = torch.func.grad_and_value(function)
 
     def found(at: Any, *rest: Any) -> tuple[Any, Tensor]:
-        leaves, shape = pytree.tree_flatten(at)
-        if _is_transformed() or any(_is_differentiated(leaf) for leaf in (*leaves, *pytree.tree_leaves(rest))):
+        if _is_transformed() or _is_differentiated(at, rest):
             both: tuple[Any, Tensor] = by_transform(at, *rest)
             return both
+        leaves, shape = pytree.tree_flatten(at)
         with torch.enable_grad():
             free = [leaf.detach().requires_grad_() for leaf in leaves]
             value = function(pytree.tree_unflatten(free, shape), *rest)
@@ -40,6 +40,8 @@ def _is_transformed() -> bool:
     return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None
 
 
-def _is_differentiated(leaf: Any) -> bool:
+def _is_differentiated(*trees: Any) -> bool:
     """Whether an outer gradient goes through a tensor."""
-    return isinstance(leaf, Tensor) and leaf.requires_grad
+    return torch.is_grad_enabled() and any(
+        isinstance(leaf, Tensor) and leaf.requires_grad for leaf in pytree.tree_leaves(trees)
+    )

@@ -35,6 +35,7 @@ class Outcome(NamedTuple):
     taken: Tensor
 
 
+@torch.no_grad()
 def visit_all(
     visit: Visit, guests: Guests, data: Resident, feed: Feed, key: Tensor, round_: int, lifting: Lifting
 ) -> Outcome:
