@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 
 from artefacts import ROOT
 from campaign import Campaign
-from fedbayes.analysis.figures import accuracy_by_round, caption_of, curves, figure, read_logged
+from fedbayes.analysis.figures import _what_ran, accuracy_by_round, caption_of, curves, figure, read_logged
 from fedbayes.analysis.summarize import read_index
 from fedbayes.reading import ConfigError
 
@@ -105,3 +105,12 @@ def test_a_public_log_is_drawn_behind_ours_and_named(full: Campaign) -> None:
 def test_variants_have_no_panel_of_their_own(full: Campaign, tmp_path: Path) -> None:
     svg, _ = draw(full, tmp_path)
     assert "stratified" not in svg.read_text()
+
+
+def test_curves_of_unequal_numbers_of_seeds_are_said() -> None:
+    same = {"dataset_title": "MNIST", "stand_in_for": "", "scale": "paper", "setting": "a", "preset": "paper"}
+    cells = pd.DataFrame(
+        [same | {"method": "A", "seed": seed} for seed in (0, 1, 2)] + [same | {"method": "B", "seed": 0}]
+    )
+    assert _what_ran(cells) == "Scale paper, ran on MNIST, 1 to 3 seeds"
+    assert _what_ran(cells[cells["method"] == "B"]) == "Scale paper, ran on MNIST, 1 seed"

@@ -221,7 +221,9 @@ def _legend(drawn: Figure, panels: list[Axes]) -> None:
 
 
 def _what_ran(cells: pd.DataFrame) -> str:
-    """`Scale smoke, ran on MNIST-5k (stands in for MNIST), 1 seed`."""
+    """`Scale smoke, ran on MNIST-5k (stands in for MNIST), 1 seed`; `1 to 3 seeds` where curves differ in that."""
     pairs = dict.fromkeys(zip(cells["dataset_title"], cells["stand_in_for"], strict=True))
     data = ", ".join(dataset(name, real) for name, real in pairs)
-    return f"Scale {cells['scale'].iloc[0]}, ran on {data}, {count(cells['seed'].nunique(), 'seed')}"
+    seeds = cells.groupby(["setting", "method", "preset"])["seed"].nunique()
+    fewest = "" if seeds.min() == seeds.max() else f"{seeds.min()} to "
+    return f"Scale {cells['scale'].iloc[0]}, ran on {data}, {fewest}{count(int(seeds.max()), 'seed')}"
