@@ -13,6 +13,7 @@ from fedbayes.bayes.layers import plain
 from fedbayes.models import load_network
 from fedbayes.reading import ConfigError
 from fedbayes.tensors import Params
+from side_by_side import assert_clients_agree
 
 FEDUAB = {"channels": (32, 32, 32), "pooled": (True, True, False), "hidden": (64,)}
 
@@ -99,12 +100,8 @@ def test_forward_and_gradient_equal_torch_nn(size: int, side: int) -> None:
 
 def test_clients_side_by_side_equal_one_at_a_time() -> None:
     network = load_network("cnn", {"channels": (4, 5), "pooled": (True, False), "hidden": ()}, (1, 10, 12), 3)
-    clients = [network.init(torch.Generator().manual_seed(seed)) for seed in range(3)]
     x = torch.randn(3, 2, 1, 10, 12, generator=torch.Generator().manual_seed(3))
-    stacked = {name: torch.stack([c[name] for c in clients]) for name in clients[0]}
-    together = torch.vmap(lambda weights, own: network.apply(plain(weights), own))(stacked, x)
-    for weights, own, logits in zip(clients, x, together, strict=True):
-        torch.testing.assert_close(network.apply(plain(weights), own), logits)
+    assert_clients_agree(network, x)
 
 
 def test_too_many_convolutions_are_refused_in_one_sentence() -> None:

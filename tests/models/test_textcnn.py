@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from fedbayes.bayes.layers import plain
 from fedbayes.models import load_network
 from fedbayes.reading import ConfigError
+from side_by_side import assert_clients_agree
 
 FEDUAB = {"vocabulary": 50_000, "vector": 16, "widths": (2, 3, 4), "channels": 10}
 SMALL = {"vocabulary": 20, "vector": 3, "widths": (2, 4), "channels": 5}
@@ -36,12 +37,8 @@ def test_forward_equals_torch_nn() -> None:
 
 def test_clients_side_by_side_equal_one_at_a_time() -> None:
     network = load_network("textcnn", SMALL, (7,), 4)
-    clients = [network.init(torch.Generator().manual_seed(seed)) for seed in range(3)]
     tokens = torch.randint(20, (3, 2, 7), generator=torch.Generator().manual_seed(3))
-    stacked = {name: torch.stack([c[name] for c in clients]) for name in clients[0]}
-    together = torch.vmap(lambda weights, own: network.apply(plain(weights), own))(stacked, tokens)
-    for weights, own, logits in zip(clients, tokens, together, strict=True):
-        torch.testing.assert_close(network.apply(plain(weights), own), logits)
+    assert_clients_agree(network, tokens)
 
 
 def test_a_sentence_shorter_than_a_convolution_is_refused_in_one_sentence() -> None:

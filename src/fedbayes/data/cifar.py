@@ -11,13 +11,14 @@ import io
 import pickle
 import tarfile
 from collections.abc import Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbayes.data.sources import RawFile, described, download_archive, missing
+from fedbayes.data.sources import RawData, check_md5, described, folder_of, missing
 from fedbayes.reading import ConfigError
 
 SHAPE = (3, 32, 32)
@@ -31,16 +32,7 @@ _ALLOWED = {
 }
 
 
-class Batches(NamedTuple):
-    """Images and labels of all parts, training first, the files they came from and the folder."""
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    files: list[RawFile]
-    read_from: str
-
-
-def read(loader: Any, key: str, target: Path, data_root: Path | None, any_order: bool = False) -> Batches:
+def read(loader: Any, key: str, target: Path, data_root: Path | None, any_order: bool = False) -> RawData:
     """All images, those for training first.
 
     Args:
@@ -51,25 +43,25 @@ def read(loader: Any, key: str, target: Path, data_root: Path | None, any_order:
         any_order: accept copies that are not the published bytes, and bring the rows of each part into an order that
             depends on their content alone. The dataset's digest then says whether they are the same images.
     """
-    root = data_root if data_root is not None else target / "download"
-    if data_root is None:
-        download_archive(loader, root)
+    root = folder_of(loader, loader.filename, target, data_root)
+    # Opened for the first file that the folder lacks, and then once.
+    archive = cache(partial(_archive, loader, root))
     parts, files = [], []
     for listed in (loader.train_list, loader.test_list):
         arrays = []
         for name, md5 in listed:
-            path, content = _find(loader, root, name, md5)
-            file = described(content, f"{loader.base_folder}/{name}")
-            if file.md5 != md5 and not any_order:
-                raise ConfigError(
-                    f"{path}: the file is corrupt: its md5 is {file.md5}, expected {md5}; put a good copy there"
-                )
-            files.append(file)
+            path = root / loader.base_folder / name
+            if not path.is_file() and not (root / loader.filename).is_file():
+                raise missing(path, root, md5)
+            content = path.read_bytes() if path.is_file() else archive()[f"{loader.base_folder}/{name}"]
+            files.append(described(content, f"{loader.base_folder}/{name}"))
+            if not any_order:
+                check_md5(path, files[-1], md5)
             arrays.append(_arrays(path, content, key))
         images, labels = (np.concatenate(same) for same in zip(*arrays, strict=True))
         parts.append(by_content(images, labels) if any_order else (images, labels))
     images, labels = (np.concatenate(same) for same in zip(*parts, strict=True))
-    return Batches(images, labels, files, str(root))
+    return RawData(images, labels, files, str(root))
 
 
 def by_content(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -79,23 +71,13 @@ def by_content(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> tuple[ND
     return images[order], labels[order]
 
 
-def _find(loader: Any, root: Path, name: str, md5: str) -> tuple[Path, bytes]:
-    """Where a batch is, and its bytes: a file of the folder, or a member of the archive with the published sum."""
-    path, archive = root / loader.base_folder / name, root / loader.filename
-    if path.is_file():
-        return path, path.read_bytes()
-    if not archive.is_file():
-        raise missing(path, root, md5)
-    whole = archive.read_bytes()
-    found = described(whole, archive.name)
-    if found.md5 != loader.tgz_md5:
-        raise ConfigError(
-            f"{archive}: the file is corrupt: its md5 is {found.md5}, expected {loader.tgz_md5}; put a good copy there"
-        )
+def _archive(loader: Any, root: Path) -> dict[str, bytes]:
+    """The files of an archive with the published sum, by name."""
+    path = root / loader.filename
+    whole = path.read_bytes()
+    check_md5(path, described(whole, path.name), loader.tgz_md5)
     with tarfile.open(fileobj=io.BytesIO(whole)) as members:
-        stream = members.extractfile(f"{loader.base_folder}/{name}")
-        assert stream is not None, "an archive with the published md5 has every batch"
-        return archive / loader.base_folder / name, stream.read()
+        return {member.name: stream.read() for member in members if (stream := members.extractfile(member))}
 
 
 class _Careful(pickle.Unpickler):

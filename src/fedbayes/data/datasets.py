@@ -9,27 +9,14 @@ import gzip
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedbayes.data import cifar
-from fedbayes.data.sources import RawFile, describe, download, packaged, stage
+from fedbayes.data.sources import RawData, describe, folder_of, packaged, stage
 from fedbayes.reading import ConfigError
-
-
-class RawData(NamedTuple):
-    """What a reader returns.
-
-    `images` are uint8 (sample, channel, height, width), `labels` int64 (sample,); `read_from` names the place for
-    people, `files` what was read there.
-    """
-
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    files: list[RawFile]
-    read_from: str
 
 
 def mnist(target: Path, data_root: Path | None) -> RawData:
@@ -50,7 +37,7 @@ def cifar10(target: Path, data_root: Path | None) -> RawData:
     """CIFAR-10: the 50,000 training images, then the 10,000 test images, in the original order."""
     from fedbayes.data.torchvision_import import torchvision_datasets
 
-    return RawData(*cifar.read(torchvision_datasets().CIFAR10, "labels", target, data_root))
+    return cifar.read(torchvision_datasets().CIFAR10, "labels", target, data_root)
 
 
 def cifar100(target: Path, data_root: Path | None) -> RawData:
@@ -60,14 +47,14 @@ def cifar100(target: Path, data_root: Path | None) -> RawData:
     """
     from fedbayes.data.torchvision_import import torchvision_datasets
 
-    return RawData(*cifar.read(torchvision_datasets().CIFAR100, "fine_labels", target, data_root, any_order=True))
+    return cifar.read(torchvision_datasets().CIFAR100, "fine_labels", target, data_root, any_order=True)
 
 
 def _torchvision_digits(loader: Any, target: Path, data_root: Path | None) -> RawData:
     """A dataset in MNIST's file format, by torchvision's loader, which would unpack into the user's folder."""
-    root = data_root if data_root is not None else target / "download"
-    if data_root is None:
-        download(loader, root)
+    first, *others = (name for name, _ in loader.resources)
+    wanted = f"{loader.__name__}/raw/{first} and its siblings {', '.join(others)}"
+    root = folder_of(loader, wanted, target, data_root)
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".staging-", dir=target) as staging:
         files = stage(loader, root, Path(staging))

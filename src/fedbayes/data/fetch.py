@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbayes.config import ArrayFacts
-from fedbayes.data.datasets import READERS, RawData
+from fedbayes.data.datasets import READERS
+from fedbayes.data.sources import RawData
 from fedbayes.io import read_json, replacing, write_json
 from fedbayes.reading import ConfigError, choice, complain
 

@@ -15,6 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedbayes.reading import ConfigError
 
 VARIABLE = "FEDBAYES_DATA"
@@ -26,6 +29,19 @@ class RawFile(NamedTuple):
     name: str
     bytes: int
     md5: str
+
+
+class RawData(NamedTuple):
+    """What a reader returns.
+
+    `images` are uint8 (sample, channel, height, width), `labels` int64 (sample,); `read_from` names the place for
+    people, `files` what was read there.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    files: list[RawFile]
+    read_from: str
 
 
 def data_root(configured: str | None = None) -> Path | None:
@@ -65,7 +81,8 @@ def stage(loader: Any, root: Path, staging: Path) -> list[RawFile]:
         packed, plain = root / raw / name, root / raw / Path(name).stem
         unpacked = staging / raw / plain.name
         if packed.is_file():
-            files.append(_checked(packed, (raw / name).as_posix(), md5))
+            files.append(describe(packed, (raw / name).as_posix()))
+            check_md5(packed, files[-1], md5)
             _unpack(packed, unpacked)
         elif (root / name).is_file():
             files.append(describe(root / name, name))
@@ -86,11 +103,10 @@ def _unpack(packed: Path, target: Path) -> None:
         raise ConfigError(f"{packed}: not a complete gzip file ({error}); put a good copy there") from None
 
 
-def _checked(path: Path, name: str, md5: str) -> RawFile:
-    found = describe(path, name)
+def check_md5(path: Path, found: RawFile, md5: str) -> None:
+    """Refuse a file that is not the published one."""
     if found.md5 != md5:
         raise ConfigError(f"{path}: the file is corrupt: its md5 is {found.md5}, expected {md5}; put a good copy there")
-    return found
 
 
 def missing(path: Path, root: Path, md5: str) -> ConfigError:
@@ -102,18 +118,18 @@ def missing(path: Path, root: Path, md5: str) -> ConfigError:
     )
 
 
-def download(loader: Any, folder: Path) -> None:
-    """Let torchvision download a dataset of gzipped files into a folder of ours; files that are there already stay."""
-    first, *others = (name for name, _ in loader.resources)
-    _download(loader, folder, f"{loader.__name__}/raw/{first} and its siblings {', '.join(others)}")
+def folder_of(loader: Any, wanted: str, target: Path, data_root: Path | None) -> Path:
+    """The folder with a dataset's raw files: the user's, or one of ours that torchvision downloads into.
 
-
-def download_archive(loader: Any, folder: Path) -> None:
-    """The same for a dataset that comes as one archive."""
-    _download(loader, folder, loader.filename)
-
-
-def _download(loader: Any, folder: Path, wanted: str) -> None:
+    Args:
+        loader: the dataset's class in torchvision.
+        wanted: the files, in words, for a user without a network.
+        target: folder a download goes below; files that are there already stay.
+        data_root: the user's folder, if there is one.
+    """
+    if data_root is not None:
+        return data_root
+    folder = target / "download"
     try:
         loader(folder, download=True)
     except (RuntimeError, OSError, HTTPException) as error:
@@ -122,6 +138,7 @@ def _download(loader: Any, folder: Path, wanted: str) -> None:
             f"{loader.__name__} could not be downloaded ({reason}); without a network let {VARIABLE} or "
             f"execution.data_root point to a folder that holds {wanted}"
         ) from None
+    return folder
 
 
 def packaged(package: str, file: str) -> Path:

@@ -16,7 +16,7 @@ from fedbayes.federation.loop import Federation, State, send
 # Test samples of a client predicted at once. A sampled prediction draws its noise per block, so this is numerics.
 BLOCK = 500
 # Samples of all clients predicted at once, which bounds the memory of a test. It changes no number.
-AT_ONCE = 20000
+AT_ONCE = 20_000
 
 
 class Predictions(NamedTuple):

@@ -52,8 +52,9 @@ def visit_all(
     """
     present, size = len(guests.ids), lifting.clients_at_once(len(guests.ids))
     # Views and gathers differ in their strides, and a compiled step is compiled for one of them.
-    regular = present == data.population and present % size == 0 and len(set(data.train.sizes.tolist())) == 1
-    views = regular or not lifting.compiled
+    views = not lifting.compiled or (
+        present == data.population and present % size == 0 and len(set(data.train.sizes.tolist())) == 1
+    )
     outcomes = []
     for first in range(0, present, size):
         rows: Tensor | slice = slice(first, first + size)

@@ -123,8 +123,8 @@ def lay_out(
         prepare: stored values to network inputs.
         device: where the samples are to be.
     """
-    held = np.concatenate([*train, np.empty(0, np.int64)])
-    tested, places = np.unique(np.concatenate([*test, np.empty(0, np.int64)]), return_inverse=True)
+    held = np.concatenate(train)
+    tested, places = np.unique(np.concatenate(test), return_inverse=True)
     order = np.concatenate([held, tested])
     return Resident(
         inputs=torch.from_numpy(inputs[order]).to(device),
