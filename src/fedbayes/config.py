@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from fedbayes.record import Record
-from fedbayes.split_rules import Split
+from fedbayes.split_rules import AnySplit, ClassFacts
 
 Scale = Literal["smoke", "reduced", "paper"]
 ModelKind = Literal["pm", "gm"]
@@ -44,12 +44,15 @@ class NetworkConfig(Record):
 # ---------------------------------------------------------------- datasets
 
 
-class ArrayFacts(Record):
+class ArrayFacts(ClassFacts):
     """What `fetch` holds the arrays it made against."""
 
-    shape: tuple[PositiveInt, ...] = Field(strict=False, description="Shape of one sample, channels first.")
-    per_class: tuple[PositiveInt, ...] = Field(strict=False, description="Samples of each class, all parts pooled.")
-    sha256: str = Field(pattern="^[0-9a-f]{64}$", description="Digest of the arrays `fetch` writes.")
+    shape: tuple[PositiveInt, ...] = Field(
+        strict=False, description="Shape of one sample: (channel, height, width) of an image, (position,) of a text."
+    )
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
+        None, description="Digest of the arrays `fetch` writes; empty for data whose digest is not known."
+    )
 
 
 class DatasetFacts(ArrayFacts):
@@ -126,7 +129,7 @@ class Setting(Record):
     title: str
     published: PublishedKey | None = Field(None, description="Empty for a setting the paper does not have.")
     dataset: str
-    split: Split
+    split: AnySplit
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     methods: Names | None = Field(None, description="Methods run in this setting; absent means all.")
     variant: str = Field("", description="How this reading of the paper differs from the main one; empty for that.")

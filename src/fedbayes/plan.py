@@ -31,7 +31,7 @@ from fedbayes.config import (
     Training,
 )
 from fedbayes.reading import ConfigError, choice, complain, fill, parse, read_yaml
-from fedbayes.split_rules import Split, split_name
+from fedbayes.split_rules import RECORDS, Split, split_name, split_of
 
 # Kinds of keys a scale or a method entry may change, and the record that checks the result.
 SECTIONS: dict[str, type[Training] | type[Local] | type[Protocol]] = {
@@ -70,7 +70,7 @@ class Run:
     @property
     def split(self) -> Split:
         """The split specification as a record."""
-        return Split.model_validate(self.spec["split"])
+        return split_of(self.spec["split"])
 
     @property
     def split_stem(self) -> str:
@@ -289,6 +289,11 @@ class _Planner:
         """Names under `only` must exist: a typo must not silently run less."""
         if isinstance(scale, PaperScale):
             return
+        splits = [setting.split for e in paper.experiments.values() for setting in e.settings.values()]
+        fields = {key for split in splits for key in type(split).model_fields}
+        for key in scale.split:
+            if key not in fields:
+                raise complain(file, f"scales.{self.config.scale}.split", "unknown key: " + choice(key, fields))
         at = f"scales.{self.config.scale}.only"
         for key, only in scale.only.items():
             if key not in paper.experiments:
@@ -359,7 +364,7 @@ class _Planner:
             )
             for name, model in SECTIONS.items()
         }
-        split = parse(Split, setting.split.model_dump() | scale.split, where.file, f"{where} / split")
+        split = self.split(where, setting.split, scale)
         self.check_fit(where, split, dataset, facts, sections)
         return {
             "dataset": dataset,
@@ -369,6 +374,12 @@ class _Planner:
             "method": self.method(where, entry, preset),
             **{name: section.model_dump(mode="json") for name, section in sections.items()},
         }
+
+    def split(self, where: _Where, split: Split, scale: ScaleChanges) -> Split:
+        """The split with what the scale changes of it; keys of other rules are for settings that have those."""
+        record = RECORDS[split.rule]
+        changes = {key: value for key, value in scale.split.items() if key in record.model_fields}
+        return parse(record, split.model_dump() | changes, where.file, f"{where} / split")
 
     def dataset(self, where: _Where, setting: Setting, scale: ScaleChanges) -> str:
         """The dataset that really runs, by name: the paper's, or its embedded set where the scale says so."""
@@ -386,15 +397,16 @@ class _Planner:
         self, where: _Where, split: Split, dataset: str, facts: DatasetFacts, sections: dict[str, Any]
     ) -> None:
         """The split fits the data, the participation fits the split and the window fits the rounds."""
-        objection = split.objection(facts.per_class)
+        objection = split.objection(facts)
         if objection:
             raise complain(where.file, f"{where} / split", f"cannot be made from {dataset!r}: {objection}")
         training, protocol = sections["training"], sections["protocol"]
-        if training.clients_per_round > split.clients:
+        trained = None if split.population is None else split.population - len(split.held_out())
+        if trained is not None and training.clients_per_round > trained:
             raise complain(
                 where.file,
                 f"{where} / training.clients_per_round",
-                f"found {training.clients_per_round}; allowed: at most the {split.clients} clients of the split",
+                f"found {training.clients_per_round}; allowed: at most the {trained} clients of the split that train",
             )
         first, last = protocol.window
         if not 0 <= first <= last <= training.rounds:
@@ -467,9 +479,10 @@ def reduction(exact: dict[str, Any], actual: dict[str, Any]) -> str:
     """What a scale changed, in words made from the two specifications: `rounds 20 (paper 800)`."""
     changes = []
     for section in ("split", "training", "local", "protocol"):
-        for key, value in exact[section].items():
-            if actual[section][key] != value:
-                changes.append(f"{key} {_plain(actual[section][key])} (paper {_plain(value)})")
+        for key in exact[section] | actual[section]:
+            ours, theirs = (spec[section].get(key) for spec in (actual, exact))
+            if ours != theirs:
+                changes.append(f"{key} {_plain(ours)} (paper {_plain(theirs)})")
     return "; ".join(changes)
 
 

@@ -58,10 +58,10 @@ def tiny(tmp_path: Path) -> tuple[Path, Any]:
 def test_batches_come_in_order_with_channels_first(tiny: tuple[Path, Any], tmp_path: Path) -> None:
     root, loader = tiny
     found = cifar.read(loader, "labels", tmp_path, root)
-    assert found.images.shape == (12, 3, 32, 32) and found.labels.dtype == np.int64
+    assert found.inputs.shape == (12, 3, 32, 32) and found.labels.dtype == np.int64
     assert found.labels.tolist() == [label for seed in range(3) for label in batch(seed)["labels"]]
     # A row is 1,024 red, then green, then blue pixels.
-    assert found.images[5, 1, 0, 2] == batch(1)["data"][1, 1024 + 2]
+    assert found.inputs[5, 1, 0, 2] == batch(1)["data"][1, 1024 + 2]
     assert [file.name for file in found.files] == [f"cifar-tiny/{name}" for name in NAMES]
 
 
@@ -75,7 +75,7 @@ def test_the_archive_is_read_in_place(tiny: tuple[Path, Any], tmp_path: Path) ->
         file.unlink()
     loader.tgz_md5 = md5(archive.read_bytes())
     found = cifar.read(loader, "labels", tmp_path, root)
-    assert np.array_equal(found.images, expected.images) and list((root / loader.base_folder).iterdir()) == []
+    assert np.array_equal(found.inputs, expected.inputs) and list((root / loader.base_folder).iterdir()) == []
     archive.write_bytes(archive.read_bytes()[:-7])
     with pytest.raises(ConfigError, match=rf"cifar-tiny.tar.gz: the file is corrupt.*expected {loader.tgz_md5}"):
         cifar.read(loader, "labels", tmp_path, root)
@@ -90,7 +90,7 @@ def test_copies_in_another_order_are_one_dataset(tiny: tuple[Path, Any], tmp_pat
     other = tmp_path / "other"
     loader_of(other, dict(zip(NAMES, contents, strict=True)))
     one, two = (cifar.read(loader, "labels", tmp_path, place, any_order=True) for place in (root, other))
-    assert np.array_equal(one.images, two.images) and np.array_equal(one.labels, two.labels)
+    assert np.array_equal(one.inputs, two.inputs) and np.array_equal(one.labels, two.labels)
     assert sorted(one.labels[:8]) == one.labels[:8].tolist() and sorted(one.labels[8:]) == one.labels[8:].tolist()
     with pytest.raises(ConfigError, match="data_batch_1: the file is corrupt"):
         cifar.read(loader, "labels", tmp_path, other)

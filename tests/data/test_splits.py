@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbayes.data.partition import partition
+from dealing import deal
 from fedbayes.data.splits import COLUMNS, make_split, read_split, split_bytes, split_row
 from fedbayes.io import write_json
 from fedbayes.reading import ConfigError
@@ -20,22 +20,24 @@ SPLIT = PFedBayesSplit(
     rule="pfedbayes", clients=4, labels_per_client=2, train_per_class=2, test_per_class=3, stratified=True
 )
 
+NOTHING_ELSE: dict[str, Any] = {"test_per_class": None, "tables": []}
+
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
     """A fetched dataset of 40 samples in four classes."""
     folder = tmp_path / "toy"
     folder.mkdir()
-    np.save(folder / "images.npy", np.zeros((40, 1, 1, 1), np.uint8))
+    np.save(folder / "inputs.npy", np.zeros((40, 1, 1, 1), np.uint8))
     np.save(folder / "labels.npy", np.arange(40) % 4)
-    write_json(folder / "manifest.json", {"name": "toy", "sha256": "ab" * 32, "samples": 40})
+    write_json(folder / "manifest.json", {"name": "toy", "sha256": "ab" * 32, "samples": 40} | NOTHING_ELSE)
     return folder
 
 
 def test_what_is_read_is_what_the_rule_gave(dataset: Path, tmp_path: Path) -> None:
     make_split(dataset, SPLIT, 5, tmp_path / "deep/er/seed5.npz", None)
     clients, manifest = read_split(tmp_path / "deep/er/seed5.npz")
-    for parts, expected in zip(clients, partition(np.arange(40) % 4, SPLIT, 5), strict=True):
+    for parts, expected in zip(clients, deal(np.arange(40) % 4, SPLIT, 5), strict=True):
         assert len(parts) == 4
         for found, same in zip(parts, expected, strict=True):
             np.testing.assert_array_equal(found, same)

@@ -2,6 +2,7 @@
 import sys
 
 from fedbayes.codedigest import code_digest
+from fedbayes.config import ArrayFacts
 from fedbayes.plan import ConfigError, load_plan
 from fedbayes.tracking_uri import store_name, tracking_uri
 

@@ -7,7 +7,7 @@ localrules:
 rule fetch:
     """Read a dataset from the user's folder, the package that ships it, or its download; check it; keep its arrays."""
     output:
-        images="resources/{dataset}/images.npy",
+        inputs="resources/{dataset}/inputs.npy",
         labels="resources/{dataset}/labels.npy",
         manifest="resources/{dataset}/manifest.json",
     log:
@@ -17,7 +17,7 @@ rule fetch:
         runtime=60,
     params:
         # Only what the arrays depend on: a new title must not fetch again.
-        facts=lambda wildcards: PLAN.datasets[wildcards.dataset].model_dump(include={"shape", "per_class", "sha256"}),
+        facts=lambda wildcards: PLAN.datasets[wildcards.dataset].model_dump(include=set(ArrayFacts.model_fields)),
     message:
         "fetch {wildcards.dataset}"
     script:
@@ -27,7 +27,7 @@ rule fetch:
 rule partition:
     """Give each client its samples, and compare the file with the committed list of splits."""
     input:
-        images=ancient(rules.fetch.output.images),
+        inputs=ancient(rules.fetch.output.inputs),
         labels=ancient(rules.fetch.output.labels),
         manifest=ancient(rules.fetch.output.manifest),
     output:

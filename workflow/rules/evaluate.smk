@@ -3,7 +3,7 @@ rule evaluate:
     """Test every state a run kept: each model, client and metric."""
     input:
         state=rules.train.output.state,
-        images=ancient(rules.fetch.output.images),
+        inputs=ancient(rules.fetch.output.inputs),
         labels=ancient(rules.fetch.output.labels),
         manifest=ancient(rules.fetch.output.manifest),
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),

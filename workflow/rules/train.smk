@@ -2,7 +2,7 @@
 rule train:
     """Train one run, named by the digest of all that changes its numbers."""
     input:
-        images=ancient(rules.fetch.output.images),
+        inputs=ancient(rules.fetch.output.inputs),
         labels=ancient(rules.fetch.output.labels),
         manifest=ancient(rules.fetch.output.manifest),
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from fedbayes.data.splits import make_split
 from fedbayes.job import job
-from fedbayes.split_rules import Split
+from fedbayes.split_rules import split_of
 
 with job(snakemake.log[0]):
     make_split(
         Path(snakemake.input.manifest).parent,
-        Split.model_validate(snakemake.params.split),
+        split_of(snakemake.params.split),
         int(snakemake.wildcards.seed),
         Path(snakemake.output.split),
         snakemake.params.committed,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,15 +20,16 @@ FACTS = "config/datasets.yaml"
 
 
 class Dataset(NamedTuple):
-    """A fetched dataset: uint8 images (sample, channel, height, width), int64 labels (sample,) and its manifest."""
+    """A fetched dataset: inputs (sample, ...), int64 labels (sample,), its manifest and its other tables by name."""
 
-    images: NDArray[np.uint8]
+    inputs: NDArray[Any]
     labels: NDArray[np.int64]
     manifest: dict[str, Any]
+    tables: Mapping[str, NDArray[Any]]
 
 
 def fetch(name: str, facts: ArrayFacts, target: Path, data_root: Path | None) -> None:
-    """Write `images.npy`, `labels.npy` and, last, `manifest.json` of a dataset into `target`.
+    """Write `inputs.npy`, `labels.npy`, other tables and, last, `manifest.json` of a dataset into `target`.
 
     Args:
         name: the dataset's name in `config/datasets.yaml`.
@@ -38,12 +40,11 @@ def fetch(name: str, facts: ArrayFacts, target: Path, data_root: Path | None) ->
     if name not in READERS:
         raise complain(FACTS, name, "no reader in src/fedbayes/data/datasets.py: " + choice(name, READERS))
     raw = READERS[name](target, data_root)
-    if len(raw.labels) == 0 or raw.labels.min() < 0:
-        raise complain(FACTS, name, f"what {raw.read_from} holds has no labels, or labels below 0")
-    sha256 = array_digest(raw.images, raw.labels)
+    _verify_labels(name, facts, raw)
+    sha256 = array_digest(raw.inputs, raw.labels, raw.tables)
     _verify(name, facts, raw, sha256)
-    _write_array(target / "images.npy", raw.images)
-    _write_array(target / "labels.npy", raw.labels)
+    for table, array in ({"inputs": raw.inputs, "labels": raw.labels} | dict(raw.tables)).items():
+        _write_array(target / f"{table}.npy", array)
     write_json(
         target / "manifest.json",
         {
@@ -51,29 +52,56 @@ def fetch(name: str, facts: ArrayFacts, target: Path, data_root: Path | None) ->
             "sha256": sha256,
             "samples": len(raw.labels),
             "per_class": np.bincount(raw.labels).tolist(),
+            "test_per_class": list(facts.test_per_class) if facts.test_per_class else None,
+            "tables": sorted(raw.tables),
             "files": [file._asdict() for file in raw.files],
             "read_from": raw.read_from,
         },
     )
 
 
-def array_digest(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
-    """sha256 of the bytes of the images followed by those of the labels."""
-    digest = hashlib.sha256(np.ascontiguousarray(images).data)
-    digest.update(np.ascontiguousarray(labels, dtype="<i8").data)
+def array_digest(
+    inputs: NDArray[Any], labels: NDArray[np.int64], tables: Mapping[str, NDArray[Any]] | None = None
+) -> str:
+    """sha256 of the bytes of the inputs, those of the labels, and the name and bytes of every other table."""
+    digest = hashlib.sha256(_bytes(inputs))
+    digest.update(_bytes(labels))
+    for name, array in sorted((tables or {}).items()):
+        digest.update(name.encode())
+        digest.update(_bytes(array))
     return digest.hexdigest()
 
 
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).data
+
+
+def _verify_labels(name: str, facts: ArrayFacts, raw: RawData) -> None:
+    """Refuse labels that are not 0, 1, ... up to the last class, each at least once."""
+    if len(raw.labels) == 0 or raw.labels.min() < 0:
+        raise complain(FACTS, name, f"what {raw.read_from} holds has no labels, or labels below 0")
+    if raw.labels.max() >= facts.classes:
+        raise complain(
+            FACTS, name, f"what {raw.read_from} holds has label {raw.labels.max()}; allowed: 0 to {facts.classes - 1}"
+        )
+    absent = np.flatnonzero(np.bincount(raw.labels, minlength=facts.classes) == 0)
+    if len(absent):
+        raise complain(FACTS, name, f"what {raw.read_from} holds has no sample of class {absent[0]}")
+
+
 def _verify(name: str, facts: ArrayFacts, raw: RawData, sha256: str) -> None:
-    """Refuse arrays that are not those `config/datasets.yaml` describes, the plainest difference first."""
+    """Refuse arrays that are not those `config/datasets.yaml` describes, the plainest difference first.
+
+    What the facts leave open (data that nobody here has seen) is recorded in the manifest, not compared.
+    """
     found = {
-        "shape": tuple(raw.images.shape[1:]),
+        "shape": tuple(raw.inputs.shape[1:]),
         "per_class": tuple(np.bincount(raw.labels).tolist()),
         "sha256": sha256,
     }
     for key, value in found.items():
         expected = getattr(facts, key)
-        if value != expected:
+        if expected is not None and value != expected:
             raise complain(FACTS, f"{name}.{key}", f"expected {expected}, but what {raw.read_from} holds gives {value}")
 
 
@@ -83,16 +111,17 @@ def _write_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def load(target: Path) -> Dataset:
-    """The dataset that `fetch` wrote into `target`; images stay on disk until they are touched."""
+    """The dataset that `fetch` wrote into `target`; inputs stay on disk until they are touched."""
     try:
         manifest = read_json(target / "manifest.json")
     except FileNotFoundError:
         raise ConfigError(f"{target}: no fetched dataset (manifest.json is missing); run the rule 'fetch'") from None
-    images = np.load(target / "images.npy", mmap_mode="r", allow_pickle=False)
+    inputs = np.load(target / "inputs.npy", mmap_mode="r", allow_pickle=False)
     labels = np.load(target / "labels.npy", allow_pickle=False)
-    if not len(images) == len(labels) == manifest["samples"]:
+    if not len(inputs) == len(labels) == manifest["samples"]:
         raise ConfigError(
-            f"{target}: the manifest counts {manifest['samples']} samples, but there are {len(images)} images and "
+            f"{target}: the manifest counts {manifest['samples']} samples, but there are {len(inputs)} inputs and "
             f"{len(labels)} labels; delete the folder and run the rule 'fetch' again"
         )
-    return Dataset(images, labels, manifest)
+    tables = {name: np.load(target / f"{name}.npy", allow_pickle=False) for name in manifest["tables"]}
+    return Dataset(inputs, labels, manifest, tables)

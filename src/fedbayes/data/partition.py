@@ -1,154 +1,133 @@
-"""Labels to one set of sample indices per client. A new rule is one function and one line in the dict at the end."""
+"""Samples to one set of indices per client, by the rule a split names. A new rule is one file in `rules/`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbayes.data.draws import Draws
+from fedbayes.data.rules import dirichlet, feduab, iid, labels, pfedbayes, power_law, users
+from fedbayes.data.rules.types import VALIDATION, ClientIndices, Samples, floor, require
 from fedbayes.reading import ConfigError
-from fedbayes.split_rules import PFedBayesSplit, Split
-
-Indices = NDArray[np.int64]
+from fedbayes.split_rules import ClassFacts, JoinedSplit, Split
 
 
-class ClientIndices(NamedTuple):
-    """Positions in the dataset that each client trains, validates and tests on, client by client, in reading order."""
-
-    train: tuple[Indices, ...]
-    val: tuple[Indices, ...]
-    test: tuple[Indices, ...]
-
-
-def partition(labels: NDArray[np.int64], split: Split, seed: int) -> ClientIndices:
-    """The clients' samples by the rule the split names, counted and checked for overlap.
+def samples_of(
+    labels: NDArray[np.int64], test_per_class: Sequence[int] | None = None, users: NDArray[np.int64] | None = None
+) -> Samples:
+    """What rules look at.
 
     Args:
         labels: label of each sample (sample,), in the dataset's order.
-        split: the rule and its numbers.
-        seed: any non-negative number; with the same labels and split it gives the same indices everywhere.
+        test_per_class: how many of each class are the dataset's own test part; they are the last ones of the class.
+        users: whose each sample is.
     """
-    objection = split.objection(tuple(np.bincount(labels).tolist()))
-    if objection:
+    is_test = np.zeros(len(labels), bool)
+    for label, count in enumerate(test_per_class or ()):
+        is_test[np.flatnonzero(labels == label)[-count:]] = True
+    return Samples(labels, is_test, users)
+
+
+def partition(samples: Samples, split: Split, seed: int) -> ClientIndices:
+    """The clients' samples by the rule the split names, counted and checked for overlap.
+
+    Args:
+        samples: labels, parts and users of the dataset.
+        split: the rule and its numbers.
+        seed: any non-negative number; with the same samples and split it gives the same indices everywhere.
+    """
+    per_class = tuple(np.bincount(samples.labels).tolist())
+    test_per_class = tuple(np.bincount(samples.labels[samples.is_test], minlength=len(per_class)).tolist())
+    facts = ClassFacts(
+        classes=len(per_class),
+        per_class=per_class,
+        test_per_class=test_per_class if samples.is_test.any() else None,
+    )
+    if objection := split.objection(facts):
         raise ConfigError(f"the split cannot be made: {objection}")
     if seed < 0:
         raise ConfigError(f"seeds: found {seed}; allowed: 0, 1, 2, ...")
-    make, check = RULES[split.rule]
-    clients = make(labels, split, seed)
-    check_disjoint(clients, len(labels))
-    check(labels, split, clients)
+    clients = _make(samples, split, seed)
+    require(
+        split.population in (None, len(clients.train)),
+        f"there are {len(clients.train)} clients, not {split.population}",
+    )
+    if split.validation:
+        clients = _with_validation(clients, split.validation, seed)
+    _check_sizes(clients, split)
     return clients
 
 
-class Shuffler:
-    """Random orders that depend on a seed and a client only.
-
-    NumPy keeps the bits of PCG64 and SeedSequence for ever, but not those of `Generator.permutation`; so samples are
-    ordered by raw bits, and a newer NumPy makes the same split.
-    """
-
-    def __init__(self, seed: int, client: int) -> None:
-        self._bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(client,)))
-
-    def __call__(self, samples: Indices) -> Indices:
-        """The samples in a new random order."""
-        return samples[np.argsort(self._bits.random_raw(len(samples)), kind="stable")]
+def _make(samples: Samples, split: Split, seed: int) -> ClientIndices:
+    if isinstance(split, JoinedSplit):
+        return _joined(samples, split, seed)
+    make, check = RULES[split.rule]
+    clients: ClientIndices = make(samples, split, seed)
+    check_range(clients, len(samples.labels))
+    if split.rule not in REUSE:
+        check_disjoint(clients)
+    check(samples, split, clients)
+    return clients
 
 
-# ---------------------------------------------------------------- pFedBayes
+def _joined(samples: Samples, split: JoinedSplit, seed: int) -> ClientIndices:
+    """Both splits, the newcomers behind the others; the second has a seed of its own, far from small ones."""
+    trained = _make(samples, split.trained, seed)
+    new = _make(samples, split.new, seed + 2**32)
+    clients = ClientIndices(*(first + second for first, second in zip(trained, new, strict=True)))
+    check_disjoint(clients)
+    return clients
 
 
-def pfedbayes(labels: NDArray[np.int64], split: PFedBayesSplit, seed: int) -> ClientIndices:
-    """Contiguous blocks of each class, dealt to the clients in order, then cut into training and test data.
-
-    The rule of the public code (`data/Mnist/generate_niid_users_mnist.py`), whose random generator is replaced.
-    """
-    cut = _cut_each_class if split.stratified else _cut_as_a_whole
-    parts = [
-        cut(blocks, split.train_per_class, Shuffler(seed, client)) for client, blocks in enumerate(_deal(labels, split))
-    ]
-    none = tuple(np.empty(0, np.int64) for _ in parts)
-    return ClientIndices(tuple(train for train, _ in parts), none, tuple(test for _, test in parts))
+def _with_validation(clients: ClientIndices, share: float, seed: int) -> ClientIndices:
+    """A random share of each client's training samples set aside; the others keep their order."""
+    train, val = [], []
+    for client, own in enumerate(clients.train):
+        aside = np.zeros(len(own), bool)
+        aside[Draws(seed, client, VALIDATION).shuffle(np.arange(len(own)))[: floor(share * len(own))]] = True
+        train.append(own[~aside])
+        val.append(own[aside])
+    return ClientIndices(tuple(train), tuple(val), clients.test)
 
 
-def _deal(labels: NDArray[np.int64], split: PFedBayesSplit) -> list[list[Indices]]:
-    """The blocks of each client: the next unused samples of each of its labels, in the dataset's order."""
-    pools = [np.flatnonzero(labels == label).astype(np.int64) for label in range(int(labels.max()) + 1)]
-    size = split.train_per_class + split.test_per_class
-    used = [0] * len(pools)
-    dealt = []
-    for client in range(split.clients):
-        blocks = []
-        for label in split.client_labels(client, len(pools)):
-            blocks.append(pools[label][used[label] : used[label] + size])
-            used[label] += size
-        dealt.append(blocks)
-    return dealt
-
-
-def _cut_as_a_whole(blocks: list[Indices], train_per_class: int, shuffle: Shuffler) -> tuple[Indices, Indices]:
-    """Shuffle all of a client's samples and cut once: counts per class hold on average, as in the public code."""
-    samples = shuffle(np.concatenate(blocks))
-    first = len(blocks) * train_per_class
-    return samples[:first], samples[first:]
-
-
-def _cut_each_class(blocks: list[Indices], train_per_class: int, shuffle: Shuffler) -> tuple[Indices, Indices]:
-    """Shuffle and cut class by class: counts per class are exact, as in the paper's text.
-
-    The training samples are shuffled once more, because a cyclic reader takes them in this order and must not meet
-    one class after another.
-    """
-    shuffled = [shuffle(block) for block in blocks]
-    train = shuffle(np.concatenate([block[:train_per_class] for block in shuffled]))
-    return train, np.concatenate([block[train_per_class:] for block in shuffled])
-
-
-def check_pfedbayes(labels: NDArray[np.int64], split: PFedBayesSplit, clients: ClientIndices) -> None:
-    """Raise unless every client has exactly its labels and the counts the split promises."""
-    classes = int(labels.max()) + 1
-    for client, (train, test) in enumerate(zip(clients.train, clients.test, strict=True)):
-        held = np.zeros(classes, np.int64)
-        held[split.client_labels(client, classes)] = 1
-        trained = np.bincount(labels[train], minlength=classes)
-        counts = trained + np.bincount(labels[test], minlength=classes)
-        _require(
-            np.array_equal(counts, held * (split.train_per_class + split.test_per_class)),
-            f"client {client} has {counts.tolist()} samples of the classes",
-        )
-        _require(
-            len(train) == split.labels_per_client * split.train_per_class,
-            f"client {client} has {len(train)} training samples",
-        )
-        if split.stratified:
-            _require(
-                np.array_equal(trained, held * split.train_per_class),
-                f"client {client} has {trained.tolist()} training samples of the classes",
+def _check_sizes(clients: ClientIndices, split: Split) -> None:
+    """Every client must have something to train and to be tested on, and every validation set something in it."""
+    parts = {"training": clients.train, "test": clients.test} | (
+        {"validation": clients.val} if split.validation else {}
+    )
+    for name, part in parts.items():
+        empty = [client for client, own in enumerate(part) if len(own) == 0]
+        if empty:
+            raise ConfigError(
+                f"the split cannot be made: client {empty[0]} would have no {name} sample ({len(empty)} of "
+                f"{len(part)} clients); ask for fewer clients or larger shares"
             )
-    _require(len(clients.train) == split.clients, f"there are {len(clients.train)} clients")
 
 
-# ---------------------------------------------------------------- all rules
-
-
-def check_disjoint(clients: ClientIndices, samples: int) -> None:
-    """Raise unless every index exists and none is used twice, by two clients or in two parts of one."""
+def check_range(clients: ClientIndices, samples: int) -> None:
+    """Raise unless every index exists."""
     used = np.concatenate([part for parts in clients for part in parts])
-    counts = np.bincount(used, minlength=samples)
-    _require(len(counts) == samples, f"an index goes beyond the {samples} samples")
-    _require(counts.max(initial=0) <= 1, f"sample {counts.argmax()} is used {counts.max()} times")
+    require(used.max(initial=-1) < samples and used.min(initial=0) >= 0, f"an index goes beyond the {samples} samples")
 
 
-def _require(holds: bool | np.bool_, otherwise: str) -> None:
-    if not holds:
-        raise ValueError(f"the split is wrong: {otherwise}")
+def check_disjoint(clients: ClientIndices) -> None:
+    """Raise if a sample is used twice, by two clients or in two parts of one."""
+    counts = np.bincount(np.concatenate([part for parts in clients for part in parts]))
+    require(counts.max(initial=0) <= 1, f"sample {counts.argmax()} is used {counts.max()} times")
 
 
-Rule = Callable[[NDArray[np.int64], Split, int], ClientIndices]
-Check = Callable[[NDArray[np.int64], Split, ClientIndices], None]
-
-RULES: dict[str, tuple[Rule, Check]] = {
-    "pfedbayes": (pfedbayes, check_pfedbayes),
+# Pairs of functions: `make(samples, split, seed)`, and `check(samples, split, clients)`, which raises.
+RULES: dict[str, tuple[Callable[[Samples, Any, int], ClientIndices], Callable[[Samples, Any, ClientIndices], None]]] = {
+    "pfedbayes": (pfedbayes.make, pfedbayes.check),
+    "labels": (labels.make, labels.check),
+    "dirichlet": (dirichlet.make, dirichlet.check),
+    "feduab": (feduab.make, feduab.check),
+    "power-law": (power_law.make, power_law.check),
+    "users": (users.make, users.check),
+    "iid": (iid.make, iid.check),
 }
+# Rules that deal a sample again when its class is used up, as they say themselves.
+REUSE = frozenset({"feduab"})

@@ -16,7 +16,7 @@ from fedbayes.data.splits import LIST, make_split
 from fedbayes.io import read_json
 from fedbayes.plan import read_committed_splits
 from fedbayes.reading import ConfigError, choice, complain, parse, read_yaml
-from fedbayes.split_rules import Split
+from fedbayes.split_rules import split_of
 
 
 def regenerate(root: Path) -> list[str]:
@@ -27,7 +27,7 @@ def regenerate(root: Path) -> list[str]:
     rows = read_committed_splits(root)
     sweep(root, rows)
     for path, row in rows.items():
-        split = Split.model_validate(json.loads(row["split"]))
+        split = split_of(json.loads(row["split"]))
         make_split(fetched(root, row["dataset"]), split, int(row["seed"]), root / path, row)
     dvc_add(root)
     return list(rows)

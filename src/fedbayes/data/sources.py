@@ -10,9 +10,11 @@ import hashlib
 import os
 import shutil
 import zlib
+from collections.abc import Mapping
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,14 +36,16 @@ class RawFile(NamedTuple):
 class RawData(NamedTuple):
     """What a reader returns.
 
-    `images` are uint8 (sample, channel, height, width), `labels` int64 (sample,); `read_from` names the place for
-    people, `files` what was read there.
+    `inputs` are (sample, ...): uint8 images (channel, height, width), int32 tokens (position,), or float32 features;
+    `labels` are int64 (sample,). `read_from` names the place for people, `files` what was read there. `tables` hold
+    what else belongs to the dataset: `users` (int64, sample: whose it is, counted from 0), and whatever a reader adds.
     """
 
-    images: NDArray[np.uint8]
+    inputs: NDArray[Any]
     labels: NDArray[np.int64]
     files: list[RawFile]
     read_from: str
+    tables: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
 
 def data_root(configured: str | None = None) -> Path | None:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbayes.data.fetch import load
-from fedbayes.data.partition import ClientIndices, Indices, partition
+from fedbayes.data.partition import partition, samples_of
+from fedbayes.data.rules.types import ClientIndices, Indices
 from fedbayes.io import replacing
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import Split
@@ -54,7 +55,8 @@ def make_split(
 def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
     """The content of a split file."""
     dataset = load(dataset_folder)
-    clients = partition(dataset.labels, split, seed)
+    samples = samples_of(dataset.labels, dataset.manifest["test_per_class"], dataset.tables.get("users"))
+    clients = partition(samples, split, seed)
     manifest = {
         "dataset": dataset.manifest["name"],
         "dataset_sha256": dataset.manifest["sha256"],

@@ -69,7 +69,7 @@ def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, devic
     if manifest["dataset_sha256"] != dataset.manifest["sha256"]:
         raise ConfigError(f"{split_file}: made for another version of the dataset {spec['dataset']!r}; make it again")
     return lay_out(
-        dataset.images,
+        dataset.inputs,
         dataset.labels,
         indices.train,
         indices.test,
