@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from fedbayes.record import Record
 from fedbayes.split_rules import AnySplit, ClassFacts
@@ -68,10 +78,36 @@ class DatasetFacts(ArrayFacts):
 
 
 class Preprocess(Record):
-    """Pixels to inputs: scaled to [0, 1], then (x - mean) / std for each channel."""
+    """Stored values to network inputs."""
 
-    mean: tuple[float, ...] = Field(strict=False)
-    std: tuple[Annotated[float, Field(gt=0)], ...] = Field(strict=False)
+    kind: Literal["channels", "pixelwise", "as-stored", "vectors"] = Field(
+        "channels",
+        description="channels: pixels scaled to [0, 1], then (x - mean) / std for each channel; pixelwise: each pixel "
+        "by its own mean and deviation over the dataset (FedProx); as-stored: tokens and features as they are; "
+        "vectors: tokens to the dataset's frozen word vectors.",
+    )
+    mean: tuple[float, ...] | None = Field(
+        None, strict=False, description="Of `channels`: one value, or one a channel."
+    )
+    std: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, strict=False, description="Likewise.")
+    augment: Literal["crop-and-flip"] | None = Field(
+        None, description="Random changes of training images: cut out of a padded image, mirrored half of the time."
+    )
+
+    @model_validator(mode="after")
+    def has_what_its_kind_needs(self) -> Preprocess:
+        """Only `channels` has a mean and a deviation, and only images can be cropped."""
+        for name in ("mean", "std"):
+            if (getattr(self, name) is None) == (self.kind == "channels"):
+                raise ValueError(f"{name} belongs to the kind 'channels', which needs it, and to no other")
+        if self.augment and self.kind not in ("channels", "pixelwise"):
+            raise ValueError(f"augment: {self.augment!r} is for images; the kind is {self.kind!r}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The plain kind keeps the form, and so runs keep the names, it had before there were others.
+        return {k: v for k, v in handler(self).items() if v is not None and v != "channels"}
 
 
 class Training(Record):

@@ -425,13 +425,18 @@ class _Planner:
         return {"name": name} | fill(known[name], own, where.file, at)
 
     def preprocess(self, where: _Where, experiment: Experiment, facts: DatasetFacts) -> dict[str, Any]:
-        channels = facts.shape[0]
+        preprocess, at = experiment.preprocess, f"experiments.{where.experiment}.preprocess"
+        suited = {"channels": 3, "pixelwise": 3, "vectors": 1}.get(preprocess.kind)
+        if suited is not None and len(facts.shape) != suited:
+            what = "images (channel, height, width)" if suited == 3 else "texts (position,)"
+            found = f"the kind {preprocess.kind!r} is for {what}; a sample of {facts.title} has shape {facts.shape}"
+            raise complain(where.file, f"{at}.kind", found)
         for key in ("mean", "std"):
-            found = len(getattr(experiment.preprocess, key))
-            if found not in (1, channels):
-                at = f"experiments.{where.experiment}.preprocess.{key}"
-                raise complain(where.file, at, f"found {found} values; allowed: 1 or {channels}, one a channel")
-        return experiment.preprocess.model_dump(mode="json")
+            values = getattr(preprocess, key)
+            if values is not None and len(values) not in (1, facts.shape[0]):
+                allowed = f"allowed: 1 or {facts.shape[0]}, one a channel"
+                raise complain(where.file, f"{at}.{key}", f"found {len(values)} values; {allowed}")
+        return preprocess.model_dump(mode="json")
 
     def method(self, where: _Where, entry: MethodEntry, preset: str) -> dict[str, Any]:
         """The method's fields: the preset's values, changed by the entry's `set`."""

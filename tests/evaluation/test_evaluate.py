@@ -65,7 +65,7 @@ def test_unequal_test_sets_are_not_padded_into_the_numbers() -> None:
     object.__setattr__(data, "test", data.test._replace(sizes=torch.tensor([5, 2, 3])))
     found = predict_gm(federation, start(federation))
     assert found is not None and torch.bincount(found.clients).tolist() == [5, 2, 3]
-    accuracy = scores(found, 3)["accuracy"]
+    accuracy = scores(found, range(3))["accuracy"]
     assert accuracy.pooled == pytest.approx(sum(a * n for a, n in zip(accuracy.clients, (5, 2, 3), strict=True)) / 10)
 
 

@@ -32,7 +32,7 @@ def fingerprint() -> str:
             found += [leaf.double().flatten().tolist() for leaf in trees.leaves(state)]
             for predictions in (predict_pm(federation, state), predict_gm(federation, state)):
                 assert predictions is not None
-                found += [[s.pooled, *s.clients] for s in scores(predictions, 4).values()]
+                found += [[s.pooled, *s.clients] for s in scores(predictions, range(4)).values()]
     rounded = [[f"{value:.4e}" for value in values] for values in found]
     return hashlib.sha256(json.dumps(rounded).encode()).hexdigest()[:12]
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from fedbayes.federation import resident
-from fedbayes.federation.resident import Resident, lay_out, normalise
+from fedbayes.federation.inputs import normalise
+from fedbayes.federation.resident import Resident, lay_out
 
 CPU = torch.device("cpu")
 

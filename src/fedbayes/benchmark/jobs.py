@@ -14,9 +14,10 @@ from fedbayes.benchmark.settings import CLASSES, FEDAVG, NETWORKS, PFEDBAYES, SH
 from fedbayes.evaluation.evaluate import predict_pm
 from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Facts, Feed, Key, Method, Server, Visit
+from fedbayes.federation.inputs import normalise
 from fedbayes.federation.lifting import Lifting, choose_lift, has_compiler
 from fedbayes.federation.loop import Federation, State, rounds, start
-from fedbayes.federation.resident import Resident, lay_out, normalise
+from fedbayes.federation.resident import Resident, lay_out
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
 from fedbayes.models.network import Network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -81,12 +82,21 @@ def _adapted(federation: Federation, state: State, visit: Visit) -> dict[str, Mo
     return models
 
 
-def scores(predictions: Predictions, clients: int) -> dict[str, Scores]:
-    """Every metric, pooled and for each client."""
-    probs, labels, own = predictions
+def conditions(federation: Federation) -> dict[str, tuple[int, ...]]:
+    """Whose predictions are scored under which name: `clean` for clients that train, `new` for newcomers."""
+    new = {"new": federation.newcomers} if federation.newcomers else {}
+    return {"clean": federation.trained} | new
+
+
+def scores(predictions: Predictions, clients: Sequence[int]) -> dict[str, Scores]:
+    """Every metric, pooled over some clients and for each of them."""
+    chosen = torch.tensor(clients, device=predictions.clients.device)
+    probs, labels, owners = (part[torch.isin(predictions.clients, chosen)] for part in predictions)
+    # The place of an owner among the chosen clients, who stand in ascending order.
+    own = torch.searchsorted(chosen, owners)
     together = torch.zeros_like(own)
     return {
-        name: Scores(float(metric(probs, labels, together, 1)), metric(probs, labels, own, clients).tolist())
+        name: Scores(float(metric(probs, labels, together, 1)), metric(probs, labels, own, len(clients)).tolist())
         for name, metric in METRICS.items()
     }
 

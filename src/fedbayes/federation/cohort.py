@@ -7,6 +7,7 @@ Neither changes a number.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,9 @@ from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Batch, Client, Down, Feed, Phase, Tree, Visit, Work
 from fedbayes.federation.lifting import Lifting
 from fedbayes.federation.resident import Resident
+
+# Folded into a step's key for what happens to its images, which must not share random numbers with the step itself.
+AUGMENT = 0xA06
 
 
 class Guests(NamedTuple):
@@ -108,14 +112,24 @@ def _run_phase(
     ragged = min(counts) < most
     needed = torch.tensor(counts, device=data.device)
     step_keys = rng.fold(keys, torch.arange(most, device=data.device)[:, None])
-    inputs = _inputs(feed, rows, guests.ids.tolist(), (guests.seen + taken).tolist(), sizes, data, views)
+    if data.augment is not None and feed.split == "train":
+        inputs: Callable[[int], Tensor] = partial(_augmented, data, rows, rng.fold(step_keys, AUGMENT))
+    else:
+        inputs = _inputs(feed, rows, guests.ids.tolist(), (guests.seen + taken).tolist(), sizes, data, views)
     labels, masks, step_keys = (lifting.enter(table, 1) for table in (data.labels[rows], masks, step_keys))
     work = lifting.enter(work)
     for t in range(most):
         x = lifting.enter(inputs(t))
-        new = step(work, Batch(x, labels[t], masks[t].to(x.dtype)), step_keys[t])
+        mask = masks[t].to(x.dtype) if x.is_floating_point() else masks[t]
+        new = step(work, Batch(x, labels[t], mask), step_keys[t])
         work = _where(t < needed, new, work) if ragged else new
     return lifting.leave(work), needed * feed.draws
+
+
+def _augmented(data: Resident, rows: Tensor, keys: Tensor, t: int) -> Tensor:
+    """The inputs of step t, changed at random; several draws of a step are one batch after the other."""
+    own = rows[t].flatten(1)
+    return data.augmented(own, keys[t]).view(*rows[t].shape, *data.shape)
 
 
 def _inputs(

@@ -44,6 +44,12 @@ class Federation:
     clients_per_round: int
     trains: Literal["selected", "all"]
     lifting: Lifting
+    newcomers: tuple[int, ...] = ()  # clients that never take part in training
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """Clients that may take part in training."""
+        return tuple(client for client in range(self.data.population) if client not in set(self.newcomers))
 
     def key(self, purpose: str) -> Tensor:
         """The first key of a purpose under this federation's seed."""
@@ -71,7 +77,7 @@ def advance(federation: Federation, state: State) -> tuple[State, Report]:
     """One round."""
     method, data, round_ = federation.method, federation.data, int(state.round)
     chosen = choose(federation, round_)
-    ids = torch.arange(data.population, device=data.device) if federation.trains == "all" else chosen
+    ids = torch.tensor(federation.trained, device=data.device) if federation.trains == "all" else chosen
     # Before chunking: what is sent may depend on who else is there, and must not on how many fit into memory.
     down = send(federation, state.server, ids)
     guests = Guests(ids, down, trees.take(state.clients, ids), state.seen[ids])
@@ -101,5 +107,7 @@ def choose(federation: Federation, round_: int) -> Tensor:
     """Clients whose uploads count in a round: a keyed choice without replacement, sorted."""
     data = federation.data
     stream = rng.generator(rng.fold(federation.key("participation"), round_))
-    picked = torch.randperm(data.population, generator=stream)[: federation.clients_per_round]
-    return picked.sort().values.to(data.device)
+    order = torch.randperm(data.population, generator=stream)
+    if federation.newcomers:
+        order = order[torch.isin(order, torch.tensor(federation.newcomers), invert=True)]
+    return order[: federation.clients_per_round].sort().values.to(data.device)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedbayes.federation.contract import Facts
+from fedbayes.federation.inputs import Augment, Prepare
 
 # Inputs whose float32 form is at most this large are prepared once for the whole run: all of MNIST is (210 MiB), all of
 # CIFAR is not. Held once for all samples, and once more for the test samples side by side.
@@ -29,12 +31,13 @@ class Shards(NamedTuple):
 class Resident:
     """All samples, who holds which, and how stored values become network inputs."""
 
-    inputs: Tensor  # [sample, ...] as stored (uint8 for images)
+    inputs: Tensor  # [sample, ...] as stored (uint8 for images, int32 for tokens)
     labels: Tensor  # [sample]
     train: Shards
     test: Shards
     classes: int
-    prepare: Callable[[Tensor], Tensor]
+    prepare: Prepare
+    augment: Augment | None = None  # what training batches go through before they are prepared
 
     @property
     def population(self) -> int:
@@ -55,6 +58,11 @@ class Resident:
         else:
             x = self.prepare(self.inputs.index_select(0, flat))
         return x.view(*rows.shape, *x.shape[1:])
+
+    def augmented(self, rows: Tensor, keys: Tensor) -> Tensor:
+        """Network inputs `[client, sample, ...]` of a training batch, each client's changed at random by its key."""
+        stored = self.inputs.index_select(0, rows.flatten()).view(*rows.shape, *self.inputs.shape[1:])
+        return self.prepare(stored if self.augment is None else self.augment(stored, keys))
 
     def window(self, first: int, clients: int, size: int, columns: slice) -> Tensor:
         """Inputs `[client, column, ...]`: one stretch of the training samples of neighbouring clients.
@@ -84,12 +92,20 @@ class Resident:
     @cached_property
     def _prepared(self) -> Tensor | None:
         """All network inputs, where they are small enough to keep beside the stored ones."""
-        return self.prepare(self.inputs) if _is_kept(self.inputs.numel()) else None
+        return self.prepare(self.inputs) if self._is_kept(len(self.inputs)) else None
 
     @cached_property
     def _tests(self) -> Tensor | None:
         """All clients' test inputs side by side, likewise: they are the same at every test."""
-        return self.samples(self.test.rows) if _is_kept(self.test.rows.numel() * self.inputs[0].numel()) else None
+        return self.samples(self.test.rows) if self._is_kept(self.test.rows.numel()) else None
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one network input."""
+        return tuple(self.prepare(self.inputs[:1]).shape[1:])
+
+    def _is_kept(self, samples: int) -> bool:
+        return 4 * samples * math.prod(self.shape) <= KEEP_UP_TO_BYTES
 
     @cached_property
     def _counts(self) -> Tensor:
@@ -99,18 +115,15 @@ class Resident:
         return marks.sum(1)
 
 
-def _is_kept(numbers: int) -> bool:
-    return 4 * numbers <= KEEP_UP_TO_BYTES
-
-
 def lay_out(
     inputs: np.ndarray,
     labels: np.ndarray,
     train: Sequence[np.ndarray],
     test: Sequence[np.ndarray],
     classes: int,
-    prepare: Callable[[Tensor], Tensor],
+    prepare: Prepare,
     device: torch.device,
+    augment: Augment | None = None,
 ) -> Resident:
     """The samples that clients hold, on a device: each client's training samples side by side, then all test samples.
 
@@ -122,6 +135,7 @@ def lay_out(
         classes: number of classes of the dataset.
         prepare: stored values to network inputs.
         device: where the samples are to be.
+        augment: random changes of training batches.
     """
     held = np.concatenate(train)
     tested, places = np.unique(np.concatenate(test), return_inverse=True)
@@ -133,6 +147,7 @@ def lay_out(
         test=_shards(len(held) + places, test, device),
         classes=classes,
         prepare=prepare,
+        augment=augment,
     )
 
 
@@ -143,19 +158,3 @@ def _shards(places: np.ndarray, indices: Sequence[np.ndarray], device: torch.dev
     for client, own in enumerate(torch.split(torch.from_numpy(places), sizes.tolist())):
         rows[client, : len(own)] = own
     return Shards(rows.to(device), sizes.to(device))
-
-
-def normalise(mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """Pixels 0-255 to (x / 255 - mean) / std for each channel: one multiplication and one addition."""
-    scale = 1.0 / (255.0 * torch.tensor(std, dtype=torch.float64))
-    shift = -torch.tensor(mean, dtype=torch.float64) / torch.tensor(std, dtype=torch.float64)
-
-    @cache
-    def on(device: torch.device) -> tuple[Tensor, Tensor]:
-        return scale.to(dtype).to(device)[:, None, None], shift.to(dtype).to(device)[:, None, None]
-
-    def prepare(x: Tensor) -> Tensor:
-        a, b = on(x.device)
-        return torch.addcmul(b, x.to(dtype), a)
-
-    return prepare

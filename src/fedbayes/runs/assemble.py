@@ -5,22 +5,32 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedbayes.config import Execution
-from fedbayes.data.fetch import load
+from fedbayes.data.fetch import Dataset, load
 from fedbayes.data.splits import read_split
 from fedbayes.federation.contract import Feed, Method
 from fedbayes.federation.feed import steps_in
+from fedbayes.federation.inputs import (
+    Prepare,
+    as_stored,
+    crop_and_flip,
+    look_up_vectors,
+    normalise,
+    standardise_pixelwise,
+)
 from fedbayes.federation.lifting import Lifting, choose_compiled, choose_lift
 from fedbayes.federation.loop import Federation
 from fedbayes.federation.memory import keep_freed_memory
-from fedbayes.federation.resident import Resident, lay_out, normalise
+from fedbayes.federation.resident import Resident, lay_out
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
 from fedbayes.models.network import Network
 from fedbayes.reading import ConfigError
 from fedbayes.runs.provenance import split_record
+from fedbayes.split_rules import split_of
 
 
 def assemble(
@@ -39,7 +49,7 @@ def assemble(
     device = choose_device(execution.device)
     check_split(split_file, split_sha256)
     data = resident(spec, dataset_folder, split_file, device)
-    network = load_network(*_named(spec["network"]), tuple(data.inputs.shape[1:]), data.classes)
+    network = load_network(*_named(spec["network"]), data.shape, data.classes)
     method = load_method(*_named(spec["method"]), network)
     return Federation(
         method=method,
@@ -49,6 +59,7 @@ def assemble(
         clients_per_round=spec["training"]["clients_per_round"],
         trains=spec["training"]["trains"],
         lifting=choose_lifting(spec, method, network, data, execution),
+        newcomers=split_of(spec["split"]).held_out(),
     )
 
 
@@ -74,9 +85,22 @@ def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, devic
         indices.train,
         indices.test,
         classes=len(dataset.manifest["per_class"]),
-        prepare=normalise(spec["preprocess"]["mean"], spec["preprocess"]["std"], torch.float32),
+        prepare=prepared(spec["preprocess"], dataset),
         device=device,
+        augment=crop_and_flip if spec["preprocess"].get("augment") else None,
     )
+
+
+def prepared(preprocess: dict[str, Any], dataset: Dataset) -> Prepare:
+    """How stored values of a dataset become network inputs."""
+    kind = preprocess.get("kind", "channels")
+    if kind == "channels":
+        return normalise(preprocess["mean"], preprocess["std"], torch.float32)
+    if kind == "pixelwise":
+        return standardise_pixelwise(torch.from_numpy(np.array(dataset.inputs)), torch.float32)
+    if kind == "vectors":
+        return look_up_vectors(torch.from_numpy(dataset.tables["vectors"]))
+    return as_stored
 
 
 def check_split(file: Path, committed: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fedbayes.config import Execution
-from fedbayes.evaluation.evaluate import Predictions, predict_all, scores
+from fedbayes.evaluation.evaluate import Predictions, conditions, predict_all, scores
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, start
 from fedbayes.io import EVALUATION_COLUMNS, read_state, write_rows
@@ -48,8 +48,10 @@ def _rows(federation: Federation, state: str, round_: int, model: str, predictio
     """Pooled values under client -1, then each client's own."""
     sizes = federation.data.test.sizes.tolist()
     rows: list[list[Any]] = []
-    for metric, score in scores(predictions, federation.data.population).items():
-        rows.append([state, round_, model, "clean", -1, sum(sizes), metric, score.pooled])
-        for client, value in enumerate(score.clients):
-            rows.append([state, round_, model, "clean", client, sizes[client], metric, value])
+    for condition, clients in conditions(federation).items():
+        together = sum(sizes[client] for client in clients)
+        for metric, score in scores(predictions, clients).items():
+            rows.append([state, round_, model, condition, -1, together, metric, score.pooled])
+            for client, value in zip(clients, score.clients, strict=True):
+                rows.append([state, round_, model, condition, client, sizes[client], metric, value])
     return rows

@@ -1,0 +1,51 @@
+"""Clients that never take part in training: nothing of theirs reaches the server, and they are scored apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import toy
+from fedbayes.evaluation.evaluate import conditions, predict_pm, scores
+from fedbayes.federation.loop import choose, rounds, start
+
+
+@pytest.mark.parametrize("trains", ["selected", "all"])
+def test_a_newcomer_s_data_change_nothing(trains: str) -> None:
+    plain = toy.federation(trains=trains, clients_per_round=2)
+    without = replace(plain, newcomers=(1,))
+    # The same federation with other labels at the newcomer.
+    labels = plain.data.labels.clone()
+    rows = plain.data.train.rows[1, : plain.data.train.sizes[1]]
+    labels[rows] = (labels[rows] + 1) % toy.CLASSES
+    other = replace(without, data=replace(plain.data, labels=labels))
+    *_, (one, _) = rounds(without, start(without), 3)
+    *_, (two, _) = rounds(other, start(other), 3)
+    for name, weight in one.server.weights.items():
+        assert torch.equal(weight, two.server.weights[name])
+
+
+def test_newcomers_are_never_chosen_and_the_others_all_are() -> None:
+    federation = replace(toy.federation(sizes=(4,) * 9, clients_per_round=3), newcomers=(0, 7))
+    chosen = torch.stack([choose(federation, round_) for round_ in range(60)])
+    assert set(chosen.flatten().tolist()) == {1, 2, 3, 4, 5, 6, 8}
+    assert all(len(set(row.tolist())) == 3 for row in chosen)
+
+
+def test_without_newcomers_the_choice_is_what_it_was() -> None:
+    federation = toy.federation(sizes=(4,) * 9, clients_per_round=3)
+    assert torch.equal(choose(federation, 5), choose(replace(federation, newcomers=()), 5))
+
+
+def test_newcomers_are_scored_apart() -> None:
+    federation = replace(toy.federation(), newcomers=(1,))
+    assert conditions(federation) == {"clean": (0, 2), "new": (1,)}
+    assert conditions(toy.federation()) == {"clean": (0, 1, 2)}
+    found = predict_pm(federation, start(federation))
+    everybody = scores(found, (0, 1, 2))["accuracy"].clients
+    clean, new = (scores(found, clients)["accuracy"] for clients in conditions(federation).values())
+    assert clean.clients == [everybody[0], everybody[2]]
+    assert new.clients == [everybody[1]] == [new.pooled]
+    assert clean.pooled == pytest.approx(clean.mean()), "test sets are of equal size"
