@@ -268,7 +268,7 @@ class _Planner:
     def cells(self, name: str, paper: Paper) -> list[Cell]:
         file = f"config/papers/{name}.yaml"
         scale: ScaleChanges | PaperScale = getattr(paper.scales, self.config.scale)
-        self.check_only(file, paper, scale)
+        self.check_scales(file, paper)
         self.check_methods(file, paper)
         self.check_printed(file, paper)
         cells = []
@@ -285,16 +285,17 @@ class _Planner:
             raise complain(file, f"scales.{self.config.scale}.only", "leaves nothing to run")
         return cells
 
-    def check_only(self, file: str, paper: Paper, scale: ScaleChanges | PaperScale) -> None:
-        """Names under `only` must exist: a typo must not silently run less."""
-        if isinstance(scale, PaperScale):
-            return
+    def check_scales(self, file: str, paper: Paper) -> None:
+        """Names a scale changes or runs must exist, also those of other scales: a typo must not silently run less."""
         splits = [setting.split for e in paper.experiments.values() for setting in e.settings.values()]
         fields = {key for split in splits for key in type(split).model_fields}
-        for key in scale.split:
-            if key not in fields:
-                raise complain(file, f"scales.{self.config.scale}.split", "unknown key: " + choice(key, fields))
-        at = f"scales.{self.config.scale}.only"
+        for name, scale in (("smoke", paper.scales.smoke), ("reduced", paper.scales.reduced)):
+            for key in scale.split:
+                if key not in fields:
+                    raise complain(file, f"scales.{name}.split", "unknown key: " + choice(key, fields))
+            self.check_only(file, paper, f"scales.{name}.only", scale)
+
+    def check_only(self, file: str, paper: Paper, at: str, scale: ScaleChanges) -> None:
         for key, only in scale.only.items():
             if key not in paper.experiments:
                 raise complain(file, at, "unknown experiment: " + choice(key, paper.experiments))

@@ -12,7 +12,7 @@ import re
 import types
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import jsonschema
 import yaml
@@ -90,17 +90,21 @@ def parse(model: type[T], found: object, file: str, at: str = "") -> T:
         return model.model_validate(found)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        loc = [str(part) for part in first["loc"]]
-        path = ".".join(([at] if at else []) + loc)
-        raise complain(file, path, _explain(first, model)) from None
+        keys, fields = _follow(model, first["loc"])
+        path = ".".join(([at] if at else []) + keys)
+        raise complain(file, path, _explain(first, fields)) from None
 
 
-def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
-    """What is wrong at one key and what is allowed there."""
+def _explain(problem: ErrorDetails, fields: list[str]) -> str:
+    """What is wrong at one key and what is allowed there; `fields` are the keys beside it."""
     sort, found = problem["type"], problem["input"]
     if sort == "extra_forbidden":
-        key = str(problem["loc"][-1])
-        return "unknown key: " + choice(key, _fields_at(model, problem["loc"][:-1]))
+        return "unknown key: " + choice(str(problem["loc"][-1]), fields)
+    if sort == "union_tag_not_found":
+        return f"the key {problem['ctx']['discriminator']} is missing"
+    if sort == "union_tag_invalid":
+        tags = [tag.strip().strip("'") for tag in problem["ctx"]["expected_tags"].split(",")]
+        return f"{problem['ctx']['discriminator']}: {choice(problem['ctx']['tag'], tags)}"
     if sort == "missing":
         return "this key is missing"
     if sort == "literal_error":
@@ -111,19 +115,36 @@ def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
     return f"{expected}; found {kind(found)}"
 
 
-def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
-    """Names of the fields that are allowed where a path leads."""
+def _follow(model: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
+    """Keys of the path that pydantic names, and the names of the fields beside the last one.
+
+    Where a record is one of several, told apart by a field such as `rule`, pydantic puts the value of that field into
+    the path; no such key stands in the file.
+    """
     here: Any = model
-    for part in loc:
+    keys: list[str] = []
+    fields: list[str] = []
+    for part in map(str, loc):
+        if get_origin(here) in (types.UnionType, Union):
+            options = [option for option in get_args(here) if option is not type(None)]
+            here = next((option for option in options if part in _tags(option)), options[0])
+            if part in _tags(here):
+                continue
+        keys.append(part)
         if isinstance(here, type) and issubclass(here, BaseModel):
-            here = here.model_fields[str(part)].annotation
+            fields = list(here.model_fields)
+            here = here.model_fields[part].annotation if part in here.model_fields else None
         else:
-            here = get_args(here)[-1]
-        if get_origin(here) is types.UnionType:
-            here = next(option for option in get_args(here) if option is not type(None))
-    if isinstance(here, type) and issubclass(here, BaseModel):
-        return list(here.model_fields)
-    return []
+            fields, here = [], (get_args(here) or (None,))[-1]
+    return keys, fields
+
+
+def _tags(option: Any) -> set[str]:
+    """Values of the fields by which a record is told apart from others."""
+    if not (isinstance(option, type) and issubclass(option, BaseModel)):
+        return set()
+    kinds = [field.annotation for field in option.model_fields.values() if field.is_required()]
+    return {str(get_args(kind)[0]) for kind in kinds if get_origin(kind) is Literal and len(get_args(kind)) == 1}
 
 
 def kind(found: object) -> str:
