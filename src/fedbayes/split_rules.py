@@ -350,12 +350,17 @@ class UsersSplit(SplitRecord):
         1.0, gt=0, le=1, description="Users are taken in random order until they hold this share (LEAF's --sf)."
     )
     min_samples: PositiveInt = Field(1, description="Users with fewer samples are left out (LEAF's -k).")
-    train_share: Share = Field(description=TRAIN_SHARE)
+    train_share: Share | None = Field(description=TRAIN_SHARE + " Empty: each tests on its own of the test part.")
 
     @property
     def population(self) -> int | None:
         """Number of clients, if users are grouped."""
         return self.clients
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """Both parts, each for its own purpose, where nothing is cut."""
+        return ("all",) if self.train_share is not None else ("train", "test")
 
 
 class IidSplit(SplitRecord):

@@ -74,6 +74,17 @@ def test_grouped_users_stay_together_in_clients_of_about_equal_size(
     assert max(sizes) - min(sizes) <= np.bincount(users).max()
 
 
+def test_without_a_share_each_client_tests_on_its_own_of_the_test_part() -> None:
+    users, labels = np.tile(np.arange(5), 20), np.arange(100) // 50
+    clients = deal(labels, make_split(train_share=None), 0, test_per_class=[10, 15], users=users)
+    for client, (train, test) in enumerate(zip(clients.train, clients.test, strict=True)):
+        assert set(users[train]) == set(users[test]) == {client}
+        assert all(i in range(40, 50) or i in range(85, 100) for i in test)
+    assert sorted(i for own in held(clients) for i in own) == list(range(100))
+    with pytest.raises(ConfigError, match="the dataset has no test part of its own"):
+        deal(labels, make_split(train_share=None), 0, users=users)
+
+
 def test_what_does_not_fit_is_refused() -> None:
     users = np.repeat(np.arange(4), [2, 3, 4, 5])
     labels = np.arange(14) % 2

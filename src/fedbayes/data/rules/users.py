@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from fedbayes.data.draws import Draws
-from fedbayes.data.rules.types import HOLDERS, ClientIndices, Indices, Samples, cut_by_share, require
+from fedbayes.data.rules.types import (
+    HOLDERS,
+    ClientIndices,
+    Indices,
+    Samples,
+    cut_by_share,
+    require,
+    without_validation,
+)
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import UsersSplit
 
@@ -26,7 +34,11 @@ def make(samples: Samples, split: UsersSplit, seed: int) -> ClientIndices:
     groups = [[user] for user in sorted(chosen.tolist())]
     if split.clients is not None:
         groups = _grouped(chosen, sizes, split.clients)
-    return cut_by_share([np.concatenate([own[user] for user in group]) for group in groups], split.train_share, seed)
+    held = [np.concatenate([own[user] for user in group]) for group in groups]
+    if split.train_share is not None:
+        return cut_by_share(held, split.train_share, seed)
+    shuffled = [Draws(seed, client).shuffle(rows) for client, rows in enumerate(held)]
+    return without_validation((rows[~samples.is_test[rows]], rows[samples.is_test[rows]]) for rows in shuffled)
 
 
 def chosen_users(sizes: Indices, split: UsersSplit, seed: int) -> Indices:
