@@ -186,7 +186,10 @@ class Experiment(Record):
 
     title: str
     shows: tuple[Shown, ...] = Field(strict=False, description="Tables and figures of the paper made from it.")
-    published_table: str = Field(description="`table` column of `config/published.csv`.")
+    published_table: str | None = Field(
+        None,
+        description="`table` column of `config/published.csv`; empty where the paper prints no number, as in figures.",
+    )
     model: NetworkChoice
     preprocess: Preprocess
     training: Training
@@ -210,7 +213,10 @@ class ScaleChanges(Record):
     embedded_data: bool = Field(
         default=False, description="Run the embedded set of each dataset instead of the dataset."
     )
-    split: dict[str, Any] = Field(default_factory=dict)
+    split: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Changes to splits: `clients: 20` wherever a rule has it, `labels: {clients: 20}` of one rule.",
+    )
     training: dict[str, Any] = Field(default_factory=dict)
     local: dict[str, Any] = Field(default_factory=dict)
     protocol: dict[str, Any] = Field(default_factory=dict)

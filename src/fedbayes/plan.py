@@ -250,12 +250,13 @@ class _Planner:
             raise complain(file, "name", "not in config/published.csv: " + choice(paper.name, self.printed))
         for key, experiment in paper.experiments.items():
             at, table = f"experiments.{key}", experiment.published_table
-            if table not in printed:
+            if table is not None and table not in printed:
                 raise complain(file, f"{at}.published_table", choice(table, printed))
+            columns = printed[table] if table is not None else set()
             for name, setting in experiment.settings.items():
                 wanted = setting.published
-                if wanted and f"{wanted.dataset} / {wanted.setting}" not in printed[table]:
-                    found = choice(f"{wanted.dataset} / {wanted.setting}", printed[table])
+                if wanted and f"{wanted.dataset} / {wanted.setting}" not in columns:
+                    found = choice(f"{wanted.dataset} / {wanted.setting}", columns)
                     raise complain(file, f"{at}.settings.{name}.published", f"no such column of {table}: {found}")
 
     def paper(self, name: str) -> Paper:
@@ -288,7 +289,7 @@ class _Planner:
     def check_scales(self, file: str, paper: Paper) -> None:
         """Names a scale changes or runs must exist, also those of other scales: a typo must not silently run less."""
         splits = [setting.split for e in paper.experiments.values() for setting in e.settings.values()]
-        fields = {key for split in splits for key in type(split).model_fields}
+        fields = {key for split in splits for key in (*type(split).model_fields, split.rule)}
         for name, scale in (("smoke", paper.scales.smoke), ("reduced", paper.scales.reduced)):
             for key in scale.split:
                 if key not in fields:
@@ -334,7 +335,7 @@ class _Planner:
                 dataset_title=facts.title,
                 stand_in_for=self.datasets[facts.stand_in_for].title if facts.stand_in_for else "",
                 reduction=reduction(exact, actual),
-                published_table=experiment.published_table,
+                published_table=experiment.published_table or "",
                 published_dataset=setting.published.dataset if setting.published else "",
                 published_setting=setting.published.setting if setting.published else "",
             )
@@ -377,9 +378,10 @@ class _Planner:
         }
 
     def split(self, where: _Where, split: Split, scale: ScaleChanges) -> Split:
-        """The split with what the scale changes of it; keys of other rules are for settings that have those."""
+        """The split with what the scale changes: of every rule that has the key, and of this rule alone."""
         record = RECORDS[split.rule]
         changes = {key: value for key, value in scale.split.items() if key in record.model_fields}
+        changes |= scale.split.get(split.rule, {})
         return parse(record, split.model_dump() | changes, where.file, f"{where} / split")
 
     def dataset(self, where: _Where, setting: Setting, scale: ScaleChanges) -> str:

@@ -110,6 +110,15 @@ def _write_array(path: Path, array: NDArray[Any]) -> None:
         np.save(stream, array, allow_pickle=False)
 
 
+def is_fetched(target: Path, facts: ArrayFacts) -> bool:
+    """Whether `target` holds what `fetch` would write now."""
+    if not (target / "manifest.json").exists():
+        return False
+    manifest = read_json(target / "manifest.json")
+    parts = list(facts.test_per_class) if facts.test_per_class else None
+    return manifest["sha256"] == facts.sha256 and manifest.get("test_per_class") == parts and "tables" in manifest
+
+
 def load(target: Path) -> Dataset:
     """The dataset that `fetch` wrote into `target`; inputs stay on disk until they are touched."""
     try:

@@ -10,10 +10,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from fedbayes.config import DatasetFacts
-from fedbayes.data.fetch import FACTS, fetch
+from fedbayes.data.fetch import FACTS, fetch, is_fetched
 from fedbayes.data.sources import data_root
 from fedbayes.data.splits import LIST, make_split
-from fedbayes.io import read_json
 from fedbayes.plan import read_committed_splits
 from fedbayes.reading import ConfigError, choice, complain, parse, read_yaml
 from fedbayes.split_rules import split_of
@@ -22,13 +21,27 @@ from fedbayes.split_rules import split_of
 def regenerate(root: Path) -> list[str]:
     """Make every listed split below `root/data`, hand the folder to DVC and return the paths.
 
-    DVC must be told, though nothing changes: a folder that its cache does not know counts as changed.
+    DVC must be told, though nothing changes: a folder that its cache does not know counts as changed. Where a dataset
+    is not at hand the splits of all others are made, and DVC is not told: it would pin the folder as it is.
     """
     rows = read_committed_splits(root)
     sweep(root, rows)
-    for path, row in rows.items():
-        split = split_of(json.loads(row["split"]))
-        make_split(fetched(root, row["dataset"]), split, int(row["seed"]), root / path, row)
+    absent: dict[str, str] = {}
+    for dataset in sorted({row["dataset"] for row in rows.values()}):
+        try:
+            fetched(root, dataset)
+        except ConfigError as reason:
+            absent[dataset] = str(reason)
+    made = {path: row for path, row in rows.items() if row["dataset"] not in absent}
+    for path, row in made.items():
+        make_split(
+            fetched(root, row["dataset"]), split_of(json.loads(row["split"])), int(row["seed"]), root / path, row
+        )
+    if absent:
+        raise ConfigError(
+            f"{len(made)} of {len(rows)} splits made; without data: "
+            + "; ".join(f"{dataset} ({reason})" for dataset, reason in absent.items())
+        )
     dvc_add(root)
     return list(rows)
 
@@ -40,8 +53,7 @@ def fetched(root: Path, name: str) -> Path:
         raise complain(LIST, "dataset", "unknown dataset: " + choice(name, known))
     facts = parse(DatasetFacts, known[name], FACTS, name)
     folder = root / "resources" / name
-    manifest = folder / "manifest.json"
-    if not manifest.exists() or read_json(manifest)["sha256"] != facts.sha256:
+    if not is_fetched(folder, facts):
         fetch(name, facts, folder, data_root())
     return folder
 
