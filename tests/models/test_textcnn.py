@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from fedbayes.bayes.layers import plain
 from fedbayes.models import load_network
+from fedbayes.models.textcnn import over_words
 from fedbayes.reading import ConfigError
 from side_by_side import assert_clients_agree
 
@@ -33,6 +34,21 @@ def test_forward_equals_torch_nn() -> None:
         module.load_state_dict({kind: params[f"{name}.{kind}"] for kind in module.state_dict()})
     maps = [F.leaky_relu(conv(table(tokens).unsqueeze(1)).squeeze(3), 0.01).max(2).values for conv in convolutions]
     torch.testing.assert_close(network.apply(plain(params), tokens), head(torch.cat(maps, 1)))
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_gradients_of_the_papers_convolutions_are_those_in_double_precision(width: int) -> None:
+    # torch's own two-dimensional convolution fails this on some processors; see `over_words`.
+    stream = torch.Generator().manual_seed(4)
+    words = torch.randn(10, 40, 16, generator=stream, dtype=torch.float64)
+    kernels = torch.randn(10, 1, width, 16, generator=stream, dtype=torch.float64)
+    expected, found = (
+        torch.func.grad(lambda k, x: over_words(x, k, None).square().sum())(kernels.to(kind), words.to(kind))
+        for kind in (torch.float64, torch.float32)
+    )
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-2)
+    image = torch.func.grad(lambda k: F.conv2d(words.unsqueeze(1), k).square().sum())(kernels)
+    torch.testing.assert_close(expected, image)
 
 
 def test_clients_side_by_side_equal_one_at_a_time() -> None:
