@@ -1,7 +1,8 @@
 r"""Long short-term memory over word vectors, then one linear layer on the last hidden state.
 
 Two layers of 256 on vectors of 300 is the network of Self-FL on Sent140: 1,097,728 weights (PyTorch's count, with two
-vectors of biases) and 514 in the head for two classes. The word vectors are inputs: a frozen table is data.
+vectors of biases) and 514 in the head for two classes. There the word vectors are inputs: a frozen table is data. With
+`vocabulary` and `vector` the inputs are tokens, and the table is a layer that is learned like the others.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedbayes.config import NetworkConfig
-from fedbayes.models.network import Network, uniform_linear
+from fedbayes.models.network import Network, look_up, uniform_linear
+from fedbayes.reading import ConfigError
 from fedbayes.tensors import Layer, Params
 
 
@@ -21,16 +23,28 @@ class Config(NetworkConfig):
 
     hidden: PositiveInt = Field(description="Units of each layer.")
     depth: PositiveInt = Field(description="Number of layers, one on top of the other.")
+    vocabulary: PositiveInt | None = Field(
+        None, description="Number of different tokens, padding included; empty where word vectors are inputs."
+    )
+    vector: PositiveInt | None = Field(
+        None, description="Length of the learned word vectors; given where `vocabulary` is."
+    )
 
 
 def build(config: Config, shape: tuple[int, ...], classes: int) -> Network:
-    """The network for sequences of `shape` (steps, length of a vector)."""
+    """The network for sequences of `shape` (steps, length of a vector), or (steps,) where it learns the vectors."""
+    table = _table(config)
+    if len(shape) != (1 if table else 2):
+        wanted = "tokens (steps,)" if table else "word vectors (steps, length), or the fields vocabulary and vector"
+        raise ConfigError(f"network lstm: the samples are {shape}; expected {wanted}")
     units = config.hidden
+    length_of_vector = table[1] if table else shape[1]
     stages = [f"lstm{i}" for i in range(config.depth)]
 
     def init(stream: torch.Generator) -> Params:
-        params: Params = {}
-        for stage, length in zip(stages, [shape[1]] + [units] * (config.depth - 1), strict=True):
+        # The default of torch.nn.Embedding.
+        params: Params = {"embedding.weight": torch.randn(table, generator=stream)} if table else {}
+        for stage, length in zip(stages, [length_of_vector] + [units] * (config.depth - 1), strict=True):
             for part, fan_in in (("input", length), ("hidden", units)):
                 # torch.nn.LSTM draws everything from U(-1/sqrt(units), 1/sqrt(units)), whatever a matrix multiplies.
                 weight, bias = uniform_linear(fan_in, 4 * units, stream, bound_by=units)
@@ -39,12 +53,24 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> Network:
         return params | {"head.weight": weight, "head.bias": bias}
 
     def apply(layer: Layer, x: Tensor) -> Tensor:
+        if table:
+            x = layer("embedding", look_up, x)
         for stage in stages:
             x = _run(layer, stage, x, units)
         return layer("head", F.linear, x[:, -1])
 
-    layers = [f"{stage}_{part}" for stage in stages for part in ("input", "hidden")]
+    layers = ["embedding"] if table else []
+    layers += [f"{stage}_{part}" for stage in stages for part in ("input", "hidden")]
     return Network(init, apply, (*layers, "head"), "recurrent")
+
+
+def _table(config: Config) -> tuple[int, int] | None:
+    """Rows and columns of the learned word vectors, if there are any."""
+    if config.vocabulary is not None and config.vector is not None:
+        return config.vocabulary, config.vector
+    if config.vocabulary is not None or config.vector is not None:
+        raise ConfigError("network lstm: vocabulary and vector belong together; found only one of them")
+    return None
 
 
 def _run(layer: Layer, stage: str, x: Tensor, units: int) -> Tensor:
