@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbayes.data import cifar
+from fedbayes.data import cifar, cnews, generated_text, sent140
 from fedbayes.data.sources import RawData, describe, folder_of, packaged, stage
 from fedbayes.reading import ConfigError
 
@@ -96,4 +96,12 @@ READERS: dict[str, Reader] = {
     "fashion-mnist": fashion_mnist,
     "cifar10": cifar10,
     "cifar100": cifar100,
+    "cnews": cnews.cnews,
+    "cnews-titles": cnews.cnews_titles,
+    "cnews-articles": cnews.cnews_articles,
+    "cnews-like": generated_text.cnews_like,
+    "sent140": sent140.sent140,
+    "sent140-words": sent140.sent140_words,
+    "sent140-subset": sent140.sent140_subset,
+    "sent140-like": generated_text.sent140_like,
 }

@@ -113,13 +113,27 @@ def check_md5(path: Path, found: RawFile, md5: str) -> None:
         raise ConfigError(f"{path}: the file is corrupt: its md5 is {found.md5}, expected {md5}; put a good copy there")
 
 
-def missing(path: Path, root: Path, md5: str) -> ConfigError:
+def missing(path: Path, root: Path, md5: str | None = None) -> ConfigError:
     """What is said when the user's folder lacks a file."""
     folder = "" if root.is_dir() else " (nor does the folder itself)"
+    known = f" (md5 {md5})" if md5 else ""
     return ConfigError(
-        f"{path}: the file does not exist{folder}; put it there (md5 {md5}), or let {VARIABLE} or execution.data_root "
+        f"{path}: the file does not exist{folder}; put it there{known}, or let {VARIABLE} or execution.data_root "
         f"point to the folder that holds {path.relative_to(root).as_posix()}; it is now {root}"
     )
+
+
+def own_file(data_root: Path | None, name: str) -> Path:
+    """A file below the user's folder, for data that nothing downloads."""
+    if data_root is None:
+        raise ConfigError(
+            f"{name}: nothing downloads this file; let {VARIABLE} or execution.data_root point to a folder that holds "
+            "it"
+        )
+    path = data_root / name
+    if not path.is_file():
+        raise missing(path, data_root)
+    return path
 
 
 def folder_of(loader: Any, wanted: str, target: Path, data_root: Path | None) -> Path:
