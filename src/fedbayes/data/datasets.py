@@ -8,13 +8,23 @@ from __future__ import annotations
 import gzip
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbayes.data import cifar, cnews, generated_text, sent140
+from fedbayes.data import (
+    cifar,
+    cnews,
+    femnist,
+    femnist_leaf,
+    generated_images,
+    generated_text,
+    sent140,
+    two_level_gaussian,
+)
 from fedbayes.data.sources import RawData, describe, folder_of, packaged, stage
 from fedbayes.reading import ConfigError
 
@@ -48,6 +58,20 @@ def cifar100(target: Path, data_root: Path | None) -> RawData:
     from fedbayes.data.torchvision_import import torchvision_datasets
 
     return cifar.read(torchvision_datasets().CIFAR100, "fine_labels", target, data_root, any_order=True)
+
+
+def femnist_letters(target: Path, data_root: Path | None) -> RawData:
+    """FEMNIST as FedProx has it: the lower-case letters a to j of EMNIST, training part first, without writers."""
+    from fedbayes.data.torchvision_import import torchvision_datasets
+
+    return femnist.letters(torchvision_datasets().EMNIST, target, data_root)
+
+
+def mnist_by_writer(target: Path, data_root: Path | None) -> RawData:
+    """The images of `mnist` in the same order, with their writers from QMNIST."""
+    from fedbayes.data.torchvision_import import torchvision_datasets
+
+    return femnist.by_writer(mnist(target, data_root), torchvision_datasets().QMNIST, target, data_root)
 
 
 def _torchvision_digits(loader: Any, target: Path, data_root: Path | None) -> RawData:
@@ -90,6 +114,12 @@ def mnist_5k(target: Path, data_root: Path | None) -> RawData:
 
 Reader = Callable[[Path, Path | None], RawData]
 
+
+def made(generate: Callable[[], RawData]) -> Reader:
+    """A reader of data that are made from a fixed seed: no folder is touched."""
+    return lambda target, data_root: generate()
+
+
 READERS: dict[str, Reader] = {
     "mnist": mnist,
     "mnist-5k": mnist_5k,
@@ -104,4 +134,12 @@ READERS: dict[str, Reader] = {
     "sent140-words": sent140.sent140_words,
     "sent140-subset": sent140.sent140_subset,
     "sent140-like": generated_text.sent140_like,
+    "femnist": femnist_letters,
+    "femnist-leaf": femnist_leaf.read,
+    "mnist-by-writer": mnist_by_writer,
+    **{f"{name}-like": made(partial(generated_images.generate, kind)) for name, kind in generated_images.KINDS.items()},
+    **{
+        f"two-level-gaussian-{case}": made(partial(two_level_gaussian.generate, case))
+        for case in two_level_gaussian.CASES
+    },
 }

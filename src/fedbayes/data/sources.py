@@ -10,7 +10,8 @@ import hashlib
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,7 +37,7 @@ class RawFile(NamedTuple):
 class RawData(NamedTuple):
     """What a reader returns.
 
-    `inputs` are (sample, ...): uint8 images (channel, height, width), int32 tokens (position,), or float32 features;
+    `inputs` are (sample, ...): uint8 images (channel, height, width), int32 tokens (position,), or float features;
     `labels` are int64 (sample,). `read_from` names the place for people, `files` what was read there. `tables` hold
     what else belongs to the dataset: `users` (int64, sample: whose it is, counted from 0), and whatever a reader adds.
     """
@@ -100,11 +101,17 @@ def stage(loader: Any, root: Path, staging: Path) -> list[RawFile]:
 
 
 def _unpack(packed: Path, target: Path) -> None:
+    with complete_gzip(str(packed)), gzip.open(packed) as source, target.open("wb") as stream:
+        shutil.copyfileobj(source, stream)
+
+
+@contextmanager
+def complete_gzip(shown: str) -> Iterator[None]:
+    """One sentence for a gzip file, shown under this name, that is read inside and is cut short or something else."""
     try:
-        with gzip.open(packed) as source, target.open("wb") as stream:
-            shutil.copyfileobj(source, stream)
+        yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ConfigError(f"{packed}: not a complete gzip file ({error}); put a good copy there") from None
+        raise ConfigError(f"{shown}: not a complete gzip file ({error}); put a good copy there") from None
 
 
 def check_md5(path: Path, found: RawFile, md5: str) -> None:
@@ -136,7 +143,7 @@ def own_file(data_root: Path | None, name: str) -> Path:
     return path
 
 
-def folder_of(loader: Any, wanted: str, target: Path, data_root: Path | None) -> Path:
+def folder_of(loader: Any, wanted: str, target: Path, data_root: Path | None, **choice: Any) -> Path:
     """The folder with a dataset's raw files: the user's, or one of ours that torchvision downloads into.
 
     Args:
@@ -144,12 +151,13 @@ def folder_of(loader: Any, wanted: str, target: Path, data_root: Path | None) ->
         wanted: the files, in words, for a user without a network.
         target: folder a download goes below; files that are there already stay.
         data_root: the user's folder, if there is one.
+        choice: what else the loader must be told to download the right part.
     """
     if data_root is not None:
         return data_root
     folder = target / "download"
     try:
-        loader(folder, download=True)
+        loader(folder, download=True, **choice)
     except (RuntimeError, OSError, HTTPException) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(
