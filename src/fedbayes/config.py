@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from fedbayes.record import Record
+from fedbayes.shifts import NoisyClients
 from fedbayes.split_rules import AnySplit, ClassFacts
 
 Scale = Literal["smoke", "reduced", "paper"]
@@ -160,12 +161,13 @@ class PublishedKey(Record):
 
 
 class Setting(Record):
-    """One column of a table: a dataset and how it is split."""
+    """One column of a table: a dataset, how it is split and how clients' inputs are shifted."""
 
     title: str
     published: PublishedKey | None = Field(None, description="Empty for a setting the paper does not have.")
     dataset: str
     split: AnySplit
+    shift: NoisyClients | None = Field(None, description="How clients' inputs differ; absent: they are as fetched.")
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     methods: Names | None = Field(None, description="Methods run in this setting; absent means all.")
     variant: str = Field("", description="How this reading of the paper differs from the main one; empty for that.")

@@ -6,6 +6,7 @@ renamed. Two writers of the same file (a cluster may start a job twice) therefor
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -59,6 +60,12 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def file_sha256(path: Path) -> str:
+    """sha256 of a file's bytes, of which only a piece is in memory at a time."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_rows(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

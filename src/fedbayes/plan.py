@@ -31,6 +31,7 @@ from fedbayes.config import (
     Training,
 )
 from fedbayes.reading import ConfigError, choice, complain, fill, parse, read_yaml
+from fedbayes.shifts import NoisyClients
 from fedbayes.split_rules import RECORDS, Split, split_name, split_of
 
 # Kinds of keys a scale or a method entry may change, and the record that checks the result.
@@ -76,6 +77,14 @@ class Run:
     def split_stem(self) -> str:
         """`<dataset>/<split>/seed<k>`: where the split's index arrays are, below its root."""
         return f"{self.dataset}/{split_name(self.split)}/seed{self.spec['seed']}"
+
+    @property
+    def shift_file(self) -> str | None:
+        """Where the shifted samples are; None for a run without a shift."""
+        if "shift" not in self.spec:
+            return None
+        shift = NoisyClients.model_validate(self.spec["shift"])
+        return f"results/shifts/{self.dataset}/{split_name(self.split)}/{shift.name}/seed{self.spec['seed']}.npz"
 
     @property
     def code(self) -> str:
@@ -154,15 +163,21 @@ class Plan:
         """Specification of every split file the runs need, by path."""
         return {self.split_file(run): run.split for run in self.runs.values()}
 
+    @cached_property
+    def shifts(self) -> dict[str, Run]:
+        """Every file of shifted samples the runs need, by path, with a run that needs it."""
+        return {file: run for run in self.runs.values() if (file := run.shift_file)}
+
     def committed_sha256(self, run: Run) -> str | None:
         """Digest the run's split must have; None for a user's own split."""
         row = self.committed_splits.get(self.split_file(run))
         return row["sha256"] if row else None
 
     def data_digest(self, run: Run) -> str:
-        """What a run's data hang on: the dataset, and the split's committed bytes or the code that makes it."""
+        """What a run's data hang on: the dataset, the split's committed bytes or its code, the code of a shift."""
         split = self.committed_sha256(run) or code_digest("data.partition")
-        return f"{self.datasets[run.dataset].sha256}-{split}"
+        shift = f"-{code_digest('data.corruptions')}" if run.shift_file else ""
+        return f"{self.datasets[run.dataset].sha256}-{split}{shift}"
 
     def shown(self, paper: str, kind: str) -> list[str]:
         """File names of the tables (`Table 1` -> `table1`) or figures a paper's experiments make."""
@@ -371,6 +386,7 @@ class _Planner:
         return {
             "dataset": dataset,
             "split": split.model_dump(mode="json"),
+            **self.shift(where, setting, split, facts),
             "network": self.network(where, experiment),
             "preprocess": self.preprocess(where, experiment, facts),
             "method": self.method(where, entry, preset),
@@ -383,6 +399,14 @@ class _Planner:
         changes = {key: value for key, value in scale.split.items() if key in record.model_fields}
         changes |= scale.split.get(split.rule, {})
         return parse(record, split.model_dump() | changes, where.file, f"{where} / split")
+
+    def shift(self, where: _Where, setting: Setting, split: Split, facts: DatasetFacts) -> dict[str, Any]:
+        """The setting's shift; nothing at all without one, so that other runs keep the names they had."""
+        if setting.shift is None:
+            return {}
+        if objection := setting.shift.objection(facts.shape, split.population):
+            raise complain(where.file, f"{where} / shift", f"cannot be made from {facts.title}: {objection}")
+        return {"shift": setting.shift.model_dump(mode="json")}
 
     def dataset(self, where: _Where, setting: Setting, scale: ScaleChanges) -> str:
         """The dataset that really runs, by name: the paper's, or its embedded set where the scale says so."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from artefacts import make_plan
 from checkout import copy_project, planned, snakemake
@@ -48,6 +49,19 @@ def test_a_configuration_without_execution_gets_the_defaults(clone: Path) -> Non
     file.write_text("scale: smoke\npapers: [pfedbayes]\n")
     assert planned(clone).keys() == RULES
     file.write_text(before)
+
+
+def test_noisy_images_are_made_once_for_all_methods_of_a_setting(clone: Path) -> None:
+    file = clone / "config/papers/pfedbayes.yaml"
+    before = file.read_text()
+    paper = yaml.safe_load(before)
+    setting = paper["experiments"]["table1"]["settings"]["mnist-small"]
+    setting |= {"dataset": "cifar10", "shift": {"kind": "noisy-clients", "choice": "distinct"}}
+    file.write_text(yaml.safe_dump(paper, sort_keys=False))
+    jobs = planned(clone, "--config", "scale=paper", "seeds=[0]")
+    file.write_text(before)
+    assert (jobs["corrupt"], jobs["fetch"]) == (1, 2)
+    assert jobs["train"] == jobs["evaluate"] == len(make_plan(scale="paper", seeds=[0]).runs)
 
 
 def test_the_literal_slurm_profile_is_found(clone: Path) -> None:

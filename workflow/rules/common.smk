@@ -26,6 +26,7 @@ wildcard_constraints:
     run="[0-9a-f]{12}",
     root="data|results/splits",
     split="[A-Za-z0-9_.-]+",
+    shift="[A-Za-z0-9_.-]+",
     seed=r"\d+",
     # Files of another scale need --config scale=...: the plan holds one scale at a time.
     scale=SCALE,
@@ -42,6 +43,18 @@ def split_of(wildcards):
 def run_of(wildcards):
     """The run a path belongs to."""
     return PLAN.runs[wildcards.run]
+
+
+def shifted_run(wildcards):
+    """A run that needs a file of shifted samples."""
+    where = f"{wildcards.dataset}/{wildcards.split}/{wildcards.shift}"
+    return PLAN.shifts[f"results/shifts/{where}/seed{wildcards.seed}.npz"]
+
+
+def shift_file(wildcards):
+    """The shifted samples of a run, if it has a shift."""
+    found = run_of(wildcards).shift_file
+    return ancient(found) if found else []
 
 
 def artefacts(paper, name):

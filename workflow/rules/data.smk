@@ -1,4 +1,4 @@
-# Raw data and client splits.
+# Raw data, client splits and shifts.
 localrules:
     fetch,
     partition,
@@ -45,3 +45,29 @@ rule partition:
         "partition {wildcards.dataset} by {wildcards.split}, seed {wildcards.seed}"
     script:
         "../scripts/partition.py"
+
+
+rule corrupt:
+    """Show every sample that clients hold as its client's noise model shows it."""
+    input:
+        inputs=ancient(rules.fetch.output.inputs),
+        labels=ancient(rules.fetch.output.labels),
+        manifest=ancient(rules.fetch.output.manifest),
+        split=lambda wildcards: ancient(PLAN.split_file(shifted_run(wildcards))),
+    output:
+        shift="results/shifts/{dataset}/{split}/{shift}/seed{seed}.npz",
+    log:
+        "logs/corrupt/{dataset}/{split}/{shift}/seed{seed}.log",
+    benchmark:
+        "benchmarks/corrupt/{dataset}/{split}/{shift}/seed{seed}.tsv"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=lambda wildcards, attempt: 30 * attempt,
+    params:
+        shift=lambda wildcards: shifted_run(wildcards).spec["shift"],
+        data=lambda wildcards: PLAN.data_digest(shifted_run(wildcards)),
+    message:
+        "corrupt {wildcards.dataset} by {wildcards.shift}, seed {wildcards.seed}"
+    script:
+        "../scripts/corrupt.py"

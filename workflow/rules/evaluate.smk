@@ -7,6 +7,7 @@ rule evaluate:
         labels=ancient(rules.fetch.output.labels),
         manifest=ancient(rules.fetch.output.manifest),
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
+        shift=shift_file,
     output:
         evaluation="results/runs/{dataset}/{method}/{run}/evaluation.parquet",
     log:

@@ -6,6 +6,7 @@ rule train:
         labels=ancient(rules.fetch.output.labels),
         manifest=ancient(rules.fetch.output.manifest),
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
+        shift=shift_file,
     output:
         state="results/runs/{dataset}/{method}/{run}/state.safetensors",
         rounds="results/runs/{dataset}/{method}/{run}/rounds.parquet",

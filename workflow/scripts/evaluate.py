@@ -17,6 +17,7 @@ with job(snakemake.log[0]):
         state_file=Path(snakemake.input.state),
         dataset_folder=Path(snakemake.input.manifest).parent,
         split_file=Path(snakemake.input.split),
+        shift_file=Path(snakemake.input.shift) if snakemake.input.shift else None,
         target=Path(snakemake.output.evaluation),
         split_sha256=snakemake.params.split_sha256,
         execution=Execution.model_validate(snakemake.config["execution"]),

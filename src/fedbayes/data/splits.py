@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbayes.data.fetch import load
+from fedbayes.data.fetch import Dataset, load
 from fedbayes.data.partition import partition, samples_of
 from fedbayes.data.rules.types import ClientIndices, Indices
 from fedbayes.io import replacing
@@ -70,7 +70,7 @@ def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
     for part, indices in clients._asdict().items():
         arrays[f"{part}_index"] = np.concatenate(indices).astype("<i8")
         arrays[f"{part}_offsets"] = np.cumsum([0, *map(len, indices)], dtype="<i8")
-    return _npz(arrays | {"manifest": np.array(_canonical(manifest), dtype="<U")})
+    return npz_bytes(arrays | {"manifest": np.array(canonical(manifest), dtype="<U")})
 
 
 def read_split(path: Path) -> tuple[ClientIndices, dict[str, Any]]:
@@ -80,13 +80,22 @@ def read_split(path: Path) -> tuple[ClientIndices, dict[str, Any]]:
         return ClientIndices(**parts), json.loads(str(arrays["manifest"]))
 
 
+def read_split_of(dataset: Dataset, path: Path) -> ClientIndices:
+    """The indices in a split file, refused if they are positions in other arrays than the dataset's."""
+    indices, manifest = read_split(path)
+    if manifest["dataset_sha256"] != dataset.manifest["sha256"]:
+        name = dataset.manifest["name"]
+        raise ConfigError(f"{path}: made for another version of the dataset {name!r}; make it again")
+    return indices
+
+
 def split_row(path: str, content: bytes) -> dict[str, str]:
     """The row of `config/splits.csv` that describes a split file, made from its content alone."""
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
         manifest = json.loads(str(arrays["manifest"]))
     row = manifest | {
         "path": path,
-        "split": _canonical(manifest["split"]),
+        "split": canonical(manifest["split"]),
         "sha256": hashlib.sha256(content).hexdigest(),
         "md5": hashlib.md5(content, usedforsecurity=False).hexdigest(),
         "bytes": len(content),
@@ -94,7 +103,7 @@ def split_row(path: str, content: bytes) -> dict[str, str]:
     return {column: str(row[column]) for column in COLUMNS}
 
 
-def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Arrays as `.npz`, byte by byte the same everywhere.
 
     `np.savez` forces ZIP64 headers, whose bytes differ between versions of Python.
@@ -114,5 +123,6 @@ def _cut(index: Indices, offsets: Indices) -> tuple[Indices, ...]:
     return tuple(index[first:last] for first, last in pairwise(offsets))
 
 
-def _canonical(value: object) -> str:
+def canonical(value: object) -> str:
+    """JSON that is the same for the same content."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -10,7 +10,8 @@ import torch
 
 from fedbayes.config import Execution
 from fedbayes.data.fetch import Dataset, load
-from fedbayes.data.splits import read_split
+from fedbayes.data.shift_files import shifted
+from fedbayes.data.splits import read_split_of
 from fedbayes.federation.contract import Feed, Method
 from fedbayes.federation.feed import steps_in
 from fedbayes.federation.inputs import (
@@ -30,11 +31,17 @@ from fedbayes.models import load_network
 from fedbayes.models.network import Network
 from fedbayes.reading import ConfigError
 from fedbayes.runs.provenance import split_record
+from fedbayes.shifts import NoisyClients
 from fedbayes.split_rules import split_of
 
 
 def assemble(
-    spec: dict[str, Any], dataset_folder: Path, split_file: Path, split_sha256: str | None, execution: Execution
+    spec: dict[str, Any],
+    dataset_folder: Path,
+    split_file: Path,
+    split_sha256: str | None,
+    execution: Execution,
+    shift_file: Path | None = None,
 ) -> Federation:
     """The federation of a run on the device that `execution` asks for.
 
@@ -44,11 +51,12 @@ def assemble(
         split_file: index arrays written by `partition`.
         split_sha256: digest the split must have (config/splits.csv); None for a user's own split.
         execution: device and lifting.
+        shift_file: samples written by `corrupt`; None for a run without a shift.
     """
     keep_freed_memory()
     device = choose_device(execution.device)
     check_split(split_file, split_sha256)
-    data = resident(spec, dataset_folder, split_file, device)
+    data = resident(spec, dataset_folder, split_file, shift_file, device)
     network = load_network(*_named(spec["network"]), data.shape, data.classes)
     method = load_method(*_named(spec["method"]), network)
     return Federation(
@@ -74,13 +82,20 @@ def choose_lifting(
     return Lifting(kind, execution.compile and kind == "vmap", execution.chunk)
 
 
-def resident(spec: dict[str, Any], dataset_folder: Path, split_file: Path, device: torch.device) -> Resident:
-    """The dataset on the device, with the rows of every client."""
-    dataset, (indices, manifest) = load(dataset_folder), read_split(split_file)
-    if manifest["dataset_sha256"] != dataset.manifest["sha256"]:
-        raise ConfigError(f"{split_file}: made for another version of the dataset {spec['dataset']!r}; make it again")
+def resident(
+    spec: dict[str, Any], dataset_folder: Path, split_file: Path, shift_file: Path | None, device: torch.device
+) -> Resident:
+    """The dataset on the device, shifted where the run says so, with the rows of every client."""
+    dataset = load(dataset_folder)
+    indices = read_split_of(dataset, split_file)
+    inputs = dataset.inputs
+    if ("shift" in spec) != (shift_file is not None):
+        raise ValueError("a run with a shift needs its file, and no other run may have one")
+    if shift_file is not None:
+        shift = NoisyClients.model_validate(spec["shift"])
+        inputs = shifted(dataset, split_file, shift, spec["seed"], shift_file)
     return lay_out(
-        dataset.inputs,
+        inputs,
         dataset.labels,
         indices.train,
         indices.test,

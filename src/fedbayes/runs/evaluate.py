@@ -24,9 +24,10 @@ def evaluate(
     split_sha256: str | None,
     target: Path,
     execution: Execution,
+    shift_file: Path | None = None,
 ) -> None:
     """Test the states a run kept and write `evaluation.parquet`, one row a client, model, state and metric."""
-    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution)
+    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file)
     rows: list[list[Any]] = []
     for name, tensors in sorted(_states(read_state(state_file)).items()):
         state = trees.rebuild(start(federation), tensors)

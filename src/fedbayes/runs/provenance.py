@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from fedbayes.io import read_json
+from fedbayes.data.shift_files import read_noise
+from fedbayes.io import file_sha256, read_json
 
 PACKAGES = ("torch", "numpy", "safetensors", "fedbayes")
 
@@ -21,6 +22,11 @@ def split_record(file: Path) -> dict[str, str]:
     content = file.read_bytes()
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
     return {"path": file.as_posix(), "sha256": hashlib.sha256(content).hexdigest(), "md5": md5}
+
+
+def shift_record(file: Path) -> dict[str, Any]:
+    """Path and digest of the shifted samples a run used, and the noise model of each client."""
+    return {"path": file.as_posix(), "sha256": file_sha256(file), "noise": read_noise(file)["noise"]}
 
 
 def dataset_record(folder: Path) -> dict[str, Any]:

@@ -49,6 +49,7 @@ def train(
     target: Path,
     execution: Execution,
     show: Callable[[str], None],
+    shift_file: Path | None = None,
 ) -> None:
     """Train a run and write `state.safetensors`, `rounds.parquet` and `run.json` into `target`.
 
@@ -61,14 +62,16 @@ def train(
         target: the run's folder; checkpoints are kept below it until the run is finished.
         execution: device, lifting, checkpoints.
         show: called with a line for people now and then.
+        shift_file: samples written by `corrupt`; None for a run without a shift.
     """
-    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution)
+    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file)
     data = {"dataset": provenance.dataset_record(dataset_folder), "split": provenance.split_record(split_file)}
+    if shift_file is not None:
+        data["shift"] = provenance.shift_record(shift_file)
     identity = {
         "run": run.id,
         "code": code,
-        "dataset": data["dataset"]["sha256"],
-        "split": data["split"]["sha256"],
+        **{name: record["sha256"] for name, record in data.items()},
         "lifting": str(federation.lifting),
         "torch": torch.__version__,
     }
