@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -129,6 +130,23 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class SplitPicture:
+    """What a picture of a client split needs to know.
+
+    Attributes:
+        run: any run that has the split.
+        dataset_title: the dataset that really runs.
+        stand_in_for: what it stands in for, if anything.
+        titles: titles of all settings of the paper that have the split, by `<experiment>/<setting>`.
+    """
+
+    run: Run
+    dataset_title: str
+    stand_in_for: str
+    titles: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Plan:
     """All cells of the chosen papers at the chosen scale."""
 
@@ -191,6 +209,34 @@ class Plan:
             for experiment in self.papers[paper].experiments.values()
             for key, setting in experiment.settings.items()
         }
+
+    @cached_property
+    def split_pictures(self) -> dict[str, dict[str, SplitPicture]]:
+        """Pictures by paper and file name: one for each split of the paper, at its first seed.
+
+        Named after the first setting that has the split; if that name is taken (two experiments may call different
+        splits the same), a digest follows it.
+        """
+        return {paper: self._split_pictures_of(paper) for paper in self.papers}
+
+    def _split_pictures_of(self, paper: str) -> dict[str, SplitPicture]:
+        experiments, cells = self.papers[paper].experiments, self.cells_of(paper)
+        sharing: dict[str, list[Cell]] = {}
+        for cell in cells:
+            if cell.seed == cells[0].seed:
+                sharing.setdefault(cell.run.split_stem, []).append(cell)
+        pictures: dict[str, SplitPicture] = {}
+        for stem, having in sharing.items():
+            first = having[0]
+            titles = {
+                f"{cell.experiment}/{cell.setting}": experiments[cell.experiment].settings[cell.setting].title
+                for cell in having
+            }
+            name = re.sub(r"[^A-Za-z0-9_.-]+", "-", first.setting)
+            pictures[name if name not in pictures else f"{name}-{digest(stem)}"] = SplitPicture(
+                first.run, first.dataset_title, first.stand_in_for, titles
+            )
+        return pictures
 
     @cached_property
     def tracking_batches(self) -> dict[str, list[Cell]]:
@@ -541,4 +587,14 @@ def read_committed_splits(root: Path) -> dict[str, dict[str, str]]:
         return {row["path"]: row for row in csv.DictReader(lines)}
 
 
-__all__ = ["Cell", "ConfigError", "Plan", "Run", "digest", "load_plan", "read_committed_splits", "reduction"]
+__all__ = [
+    "Cell",
+    "ConfigError",
+    "Plan",
+    "Run",
+    "SplitPicture",
+    "digest",
+    "load_plan",
+    "read_committed_splits",
+    "reduction",
+]

@@ -10,7 +10,8 @@ from matplotlib.colors import to_hex
 
 from artefacts import ROOT
 from campaign import Campaign
-from fedbayes.analysis.figures import _what_ran, accuracy_by_round, caption_of, curves, figure, read_logged
+from fedbayes.analysis.drawing import caption_of
+from fedbayes.analysis.figures import _what_ran, accuracy_by_round, curves, figure, read_logged
 from fedbayes.analysis.summarize import read_index
 from fedbayes.reading import ConfigError
 

@@ -7,14 +7,23 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from artefacts import ROOT
 from campaign import Campaign
 from fedbayes.analysis.compare import read_reproduction
+from fedbayes.analysis.drawing import Drawn, write_picture
 from fedbayes.analysis.figures import figure
 from fedbayes.analysis.report import chapters_of, counts, report
 from fedbayes.analysis.terminal import terminal_table
 from fedbayes.analysis.verdict import RULE
+
+SPLITS = ("mnist-small", "mnist-large")
+
+
+def picture_of_a_split(svg: Path) -> Path:
+    write_picture(lambda: Drawn(Figure(figsize=(1, 1)), f"Client split of {svg.stem}."), svg, svg.with_suffix(".png"))
+    return svg
 
 
 def make_report(campaign: Campaign, folder: Path) -> str:
@@ -30,7 +39,8 @@ def make_report(campaign: Campaign, folder: Path) -> str:
         svg.with_suffix(".png"),
     )
     tables = [folder / "tables" / "pfedbayes" / "table1.html"]
-    chapters = chapters_of(campaign.plan.headers, [campaign.reproduction], [campaign.index], tables, [svg])
+    splits = [picture_of_a_split(folder / "splits" / "pfedbayes" / f"{name}.svg") for name in SPLITS]
+    chapters = chapters_of(campaign.plan.headers, [campaign.reproduction], [campaign.index], tables, [svg], splits)
     report(campaign.plan.config.scale, chapters, campaign.root, "abc123", folder / "report.html")
     return (folder / "report.html").read_text(encoding="utf-8")
 
@@ -78,6 +88,18 @@ def test_the_page_has_citation_tables_figures_runs_rule_and_footer(page: str, sm
         assert text in page, text
     for term in RULE:
         assert f"<dt>{term}</dt>" in page
+
+
+def test_the_page_shows_the_client_splits_and_folds_many_away(page: str, smoke: Campaign, tmp_path: Path) -> None:
+    assert "<details open>\n<summary>2 splits at the first seed" in page
+    for name in SPLITS:
+        assert f'<figure id="pfedbayes-split-{name}">' in page
+        assert f"<figcaption>Client split of {name}.</figcaption>" in page
+    many = [picture_of_a_split(tmp_path / "pfedbayes" / f"{number}.svg") for number in range(4)]
+    foreign = picture_of_a_split(tmp_path / "other" / "0.svg")
+    files = ([smoke.reproduction], [smoke.index], [], [], [*many, foreign])
+    report("smoke", chapters_of(smoke.plan.headers, *files), smoke.root, "abc123", tmp_path / "report.html")
+    assert "<details>\n<summary>4 splits at" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_page_is_readable_on_a_phone_and_in_the_dark(page: str) -> None:

@@ -37,9 +37,10 @@ class Campaign:
 
     def __init__(self, folder: Path, empty_store: Path) -> None:
         self.folder, self.empty_store, self.stores = folder, empty_store, 0
-        self.figure, self.table = folder / "figure2.svg", folder / "table1.html"
+        self.figure, self.table, self.split = (folder / name for name in ("figure2.svg", "table1.html", "small.png"))
         self.figure.write_text("<svg/>")
         self.table.write_text("<table/>")
+        self.split.write_bytes(b"a picture")
         self.reproduction = folder / "pfedbayes.csv"
         self.compared()
         for cell in CELLS:
@@ -68,7 +69,8 @@ class Campaign:
         return self
 
     def compare(self) -> Campaign:
-        publish_cells(self.uri, PAPER, self.reproduction, [self.figure], [self.table])
+        splits = {f"table1/{setting}": self.split for setting in ("mnist-small", "mnist-again")}
+        publish_cells(self.uri, PAPER, self.reproduction, [self.figure], [self.table], splits)
         return self
 
     @property

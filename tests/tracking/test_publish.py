@@ -106,6 +106,14 @@ def test_the_comparison_stands_on_the_parent(published: Campaign) -> None:
     assert (parent.data.tags["verdict"], parent.data.tags["seeds"]) == ("none (2 seeds)", "2")
 
 
+def test_the_parent_shows_its_client_split(published: Campaign) -> None:
+    parent = published.run(PARENT)
+    assert published.artifacts(parent.info.run_id) == ["splits/small.png"]
+    shown = published.client.download_artifacts(parent.info.run_id, "splits/small.png")
+    assert Path(shown).read_bytes() == published.split.read_bytes()
+    assert "splits/" in published.client.get_experiment_by_name("pfedbayes").tags["mlflow.note.content"]
+
+
 def test_the_report_run_holds_tables_and_figures(published: Campaign) -> None:
     report = published.run(REPORT)
     assert set(published.artifacts(report.info.run_id)) == {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from mlflow.entities import ViewType
 from mlflow.tracking import MlflowClient
@@ -67,6 +69,19 @@ def test_a_changed_comparison_replaces_its_values(campaign: Campaign) -> None:
     assert len(campaign.runs()) == 4
     before = campaign.tables()
     assert campaign.publish().compare().tables() == before
+
+
+def test_a_changed_picture_of_the_split_replaces_the_old_one(campaign: Campaign) -> None:
+    campaign.publish().compare()
+    campaign.split = campaign.split.rename(campaign.folder / "renamed.png")
+    parent = campaign.compare().run(PARENT)
+    assert campaign.artifacts(parent.info.run_id) == ["splits/renamed.png"]
+    assert [value for _, _, value in campaign.history(PARENT, "best/gm/clean/accuracy")] == [0.865]
+    assert len(campaign.runs()) == 4
+    campaign.split.write_bytes(b"another picture")
+    parent = campaign.compare().run(PARENT)
+    shown = campaign.client.download_artifacts(parent.info.run_id, "splits/renamed.png")
+    assert Path(shown).read_bytes() == b"another picture"
 
 
 def test_a_changed_setting_stands_beside_the_old_one(campaign: Campaign) -> None:

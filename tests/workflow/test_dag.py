@@ -10,8 +10,8 @@ import yaml
 from artefacts import make_plan
 from checkout import copy_project, planned, snakemake
 
-RULES = {"fetch", "partition", "train", "evaluate", "index", "summarize", "compare", "tables", "figures", "report",
-           "store", "track", "track_means", "all"}  # fmt: skip
+RULES = {"fetch", "partition", "train", "evaluate", "index", "summarize", "compare", "tables", "figures",
+           "split_pictures", "report", "store", "track", "track_means", "all"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +23,22 @@ def test_smoke_plans_every_rule(clone: Path) -> None:
     jobs, plan = planned(clone), make_plan()
     assert jobs.keys() == RULES
     assert jobs["train"] == jobs["evaluate"] == len(plan.runs) and jobs["partition"] == len(plan.splits)
-    assert all(jobs[rule] == 1 for rule in RULES - {"train", "evaluate", "partition", "tables", "figures"})
+    assert jobs["split_pictures"] == len(plan.split_pictures["pfedbayes"])
+    several = {"train", "evaluate", "partition", "tables", "figures", "split_pictures"}
+    assert all(jobs[rule] == 1 for rule in RULES - several)
 
 
 def test_scale_paper_plans_every_run_once(clone: Path) -> None:
     jobs, plan = planned(clone, "--config", "scale=paper"), make_plan(scale="paper")
     assert jobs["train"] == jobs["evaluate"] == jobs["track"] == len(plan.runs)
     assert jobs["partition"] == len(plan.splits) and jobs["fetch"] == jobs["report"] == 1
+    assert jobs["split_pictures"] == len(plan.split_pictures["pfedbayes"]) < len(plan.splits)
 
 
 def test_parts_of_the_campaign_by_name(clone: Path) -> None:
     assert planned(clone, "results/smoke/tables/pfedbayes/table1.html")["tables"] == 1
+    picture = planned(clone, "results/smoke/splits/pfedbayes/mnist-small.svg")
+    assert picture == {"fetch": 1, "partition": 1, "split_pictures": 1}
     jobs = planned(clone, "results/paper/reproduction/pfedbayes.csv", "--config", "scale=paper", "seeds=[0]")
     assert jobs["train"] == len(make_plan(scale="paper", seeds=[0]).runs) and "track" not in jobs
 

@@ -49,7 +49,8 @@ def test_every_result_is_there_and_says_what_it_is(finished: Path) -> None:
         "smoke", "MNIST-5k", "MNIST", 1, "paper"
     )  # fmt: skip
     assert 0.3 < row["ours"] < 0.95 and row["published"] == pytest.approx(0.8738) and pd.isna(row["verdict"])
-    for name in ("report.html", "tables/pfedbayes/table1.tex", "figures/pfedbayes/figure2.svg"):
+    pictures = ("figures/pfedbayes/figure2.svg", "splits/pfedbayes/mnist-small.svg", "splits/pfedbayes/mnist-small.png")
+    for name in ("report.html", "tables/pfedbayes/table1.tex", *pictures):
         assert (finished / "results/smoke" / name).stat().st_size > 0
     benchmark = next((finished / "benchmarks/train").rglob("*.tsv"))
     assert float(pd.read_csv(benchmark, sep="\t")["s"].iloc[0]) > 0
@@ -93,7 +94,8 @@ def test_editing_a_plot_draws_that_plot_and_retrains_nothing(finished: Path) -> 
     file.write_text(before + "\nEDITED = True\n")
     jobs = planned(finished)
     file.write_text(before)
-    assert jobs["figures"] == 1 and not {"train", "evaluate", "summarize", "compare", "tables"} & set(jobs)
+    kept = {"train", "evaluate", "summarize", "compare", "tables", "split_pictures"}
+    assert jobs["figures"] == 1 and not kept & set(jobs)
 
 
 def test_a_touched_script_retrains_nothing(finished: Path) -> None:

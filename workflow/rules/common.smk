@@ -33,6 +33,7 @@ wildcard_constraints:
     paper="|".join(PLAN.papers),
     table=r"table[a-z0-9]+",
     figure=r"figure[a-z0-9]+",
+    picture="|".join(name for pictures in PLAN.split_pictures.values() for name in pictures),
 
 
 def split_of(wildcards):
@@ -69,6 +70,28 @@ def shown(kind, pattern, papers=tuple(PLAN.papers)):
         for paper in papers
         for name in PLAN.shown(paper, kind)
     ]
+
+
+def picture_of(wildcards):
+    """The client split a picture shows."""
+    return PLAN.split_pictures[wildcards.paper][wildcards.picture]
+
+
+def pictured(pattern, papers=tuple(PLAN.papers)):
+    """The picture of every client split of the given papers."""
+    return [
+        str(pattern).format(scale=SCALE, paper=paper, picture=name)
+        for paper in papers
+        for name in PLAN.split_pictures[paper]
+    ]
+
+
+def pictured_by_setting(pattern, paper):
+    """The same for one paper, by `<experiment>/<setting>`."""
+    pictures = PLAN.split_pictures[paper].values()
+    return {
+        key: file for picture, file in zip(pictures, pictured(pattern, [paper]), strict=True) for key in picture.titles
+    }
 
 
 def paper_info(paper):

@@ -5,6 +5,7 @@ localrules:
     compare,
     tables,
     figures,
+    split_pictures,
     report,
 
 
@@ -128,6 +129,37 @@ rule figures:
         "../scripts/figures.py"
 
 
+rule split_pictures:
+    """Who holds how many samples of which label: one client split of a paper, for its first seed."""
+    input:
+        split=lambda wildcards: ancient(PLAN.split_file(picture_of(wildcards).run)),
+        labels=lambda wildcards: ancient(f"resources/{picture_of(wildcards).run.dataset}/labels.npy"),
+        manifest=lambda wildcards: ancient(f"resources/{picture_of(wildcards).run.dataset}/manifest.json"),
+    output:
+        svg=report(
+            "results/{scale}/splits/{paper}/{picture}.svg",
+            caption="../report/split.rst",
+            category="{paper}",
+            labels={"what": "client split {picture}", "scale": "{scale}"},
+        ),
+        png="results/{scale}/splits/{paper}/{picture}.png",
+    log:
+        "logs/split_pictures/{scale}/{paper}/{picture}.log",
+    resources:
+        mem_mb=1000,
+        runtime=10,
+    params:
+        titles=lambda wildcards: list(dict.fromkeys(picture_of(wildcards).titles.values())),
+        dataset_title=lambda wildcards: picture_of(wildcards).dataset_title,
+        stand_in_for=lambda wildcards: picture_of(wildcards).stand_in_for,
+        data=lambda wildcards: PLAN.data_digest(picture_of(wildcards).run),
+        code=code_digest("analysis.split_pictures"),
+    message:
+        "client split {wildcards.picture} of {wildcards.paper}"
+    script:
+        "../scripts/split_pictures.py"
+
+
 rule report:
     """One page that stands alone: tables, figures, verdicts, and where each number comes from."""
     input:
@@ -135,6 +167,7 @@ rule report:
         indices=expand(rules.index.output.index, scale="{scale}", paper=list(PLAN.papers)),
         tables=shown("Table", rules.tables.output.html),
         figures=shown("Figure", rules.figures.output.svg),
+        splits=pictured(rules.split_pictures.output.svg),
         records=[f"{run.folder}/run.json" for run in PLAN.runs.values()],
     output:
         html="results/{scale}/report.html",

@@ -53,7 +53,7 @@ rule track:
 
 
 rule track_means:
-    """Publish means, printed numbers, verdicts, tables and figures of a paper to MLflow."""
+    """Publish means, printed numbers, verdicts, tables, figures and client splits of a paper to MLflow."""
     input:
         stamp=rules.store.output.stamp,
         runs=lambda wildcards: [
@@ -64,6 +64,7 @@ rule track_means:
         reproduction=rules.compare.output.reproduction,
         tables=lambda wildcards: shown("Table", rules.tables.output.html, [wildcards.paper]),
         figures=lambda wildcards: shown("Figure", rules.figures.output.png, [wildcards.paper]),
+        splits=lambda wildcards: pictured(rules.split_pictures.output.png, [wildcards.paper]),
     output:
         receipt=f"{RECEIPTS}/{{scale}}/means-{{paper}}.json",
     log:
@@ -74,6 +75,7 @@ rule track_means:
         mlflow=1,
     params:
         paper=lambda wildcards: paper_info(wildcards.paper),
+        splits=lambda wildcards: pictured_by_setting(rules.split_pictures.output.png, wildcards.paper),
         code=code_digest("tracking"),
     message:
         "publish the means of {wildcards.paper} to MLflow"

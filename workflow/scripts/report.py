@@ -9,9 +9,10 @@ from fedbayes.io import write_text
 from fedbayes.job import job
 
 with job(snakemake.log[0]):
-    reproductions, indices, tables, figures = (
-        [Path(file) for file in snakemake.input[kind]] for kind in ("reproductions", "indices", "tables", "figures")
+    reproductions, indices, tables, figures, splits = (
+        [Path(file) for file in snakemake.input[kind]]
+        for kind in ("reproductions", "indices", "tables", "figures", "splits")
     )
-    chapters = chapters_of(snakemake.params.papers, reproductions, indices, tables, figures)
+    chapters = chapters_of(snakemake.params.papers, reproductions, indices, tables, figures, splits)
     report(snakemake.wildcards.scale, chapters, Path("."), commit(), Path(snakemake.output.html))
     write_text(Path(snakemake.output.text), terminal_table(reproductions))

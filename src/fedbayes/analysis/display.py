@@ -111,8 +111,8 @@ def setting(row: Mapping[str, Any]) -> str:
 
 
 def count(amount: int, thing: str) -> str:
-    """`1 seed`, `3 seeds`."""
-    return f"{amount} {thing}" + ("" if amount == 1 else "s")
+    """`1 seed`, `3 seeds`, `1,000 clients`."""
+    return f"{amount:,} {thing}" + ("" if amount == 1 else "s")
 
 
 def duration(seconds: float) -> str:

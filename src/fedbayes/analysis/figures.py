@@ -8,13 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -22,26 +17,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedbayes.analysis.display import count, dataset
+from fedbayes.analysis.drawing import SOFT, Drawn, write_picture
 from fedbayes.analysis.summarize import read_index
-from fedbayes.io import write_with
 from fedbayes.reading import choice, complain
 
-STYLE: dict[Any, Any] = {
-    "svg.hashsalt": "fedbayes",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e3e1db",
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 4.5,
-    "legend.frameon": False,
-    "savefig.facecolor": "white",
-}
 # Okabe and Ito's colours, told apart by the colour-blind; markers tell methods apart in print without colour.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p")
@@ -53,18 +32,10 @@ START = 0.05  # the axis may cut off lines before this part of the rounds
 COLUMNS = {1: 1, 2: 2, 4: 2}  # columns for a number of panels; otherwise three
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure and what it shows, in words."""
-
-    figure: Figure
-    caption: str
-
-
 def figure(
     key: str, index_csv: Path, root: Path, titles: Mapping[str, str], logged_csv: Path, svg: Path, png: Path
 ) -> None:
-    """Write one figure of a paper as SVG and PNG; both carry their caption as the description in their metadata.
+    """Write one figure of a paper as SVG and PNG, with its caption in both.
 
     Args:
         key: `<paper>/<figure>`, as in `FIGURES`.
@@ -77,17 +48,7 @@ def figure(
     """
     if key not in FIGURES:
         raise complain("src/fedbayes/analysis/figures.py", "FIGURES", "no such figure: " + choice(key, FIGURES))
-    with mpl.rc_context(STYLE):
-        drawn = FIGURES[key](read_index(index_csv), titles, root, read_logged(logged_csv, key))
-        for file, metadata in ((svg, {"Date": None}), (png, {})):
-            described = metadata | {"Description": drawn.caption}
-            write_with(file, partial(drawn.figure.savefig, format=file.suffix[1:], dpi=160, metadata=described))
-
-
-def caption_of(svg: Path) -> str:
-    """The caption that `figure` wrote into an SVG file."""
-    found = ElementTree.parse(svg).find(".//{http://purl.org/dc/elements/1.1/}description")
-    return (found.text or "") if found is not None else ""
+    write_picture(lambda: FIGURES[key](read_index(index_csv), titles, root, read_logged(logged_csv, key)), svg, png)
 
 
 def read_logged(file: Path, key: str) -> pd.DataFrame:
@@ -142,7 +103,7 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
         panel.set_title(titles[key])
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
-    drawn.suptitle(_what_ran(cells), fontsize=9, color="#555555", x=0.01, ha="left")
+    drawn.suptitle(_what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
     _legend(drawn, list(panels))
     return drawn
 
@@ -176,7 +137,7 @@ def _nothing_ran(name: str) -> Drawn:
     """An empty frame that says so: a figure is never silently absent."""
     text = f"{name}: not run at this scale."
     drawn = Figure(figsize=(7.0, 1.2))
-    drawn.text(0.5, 0.5, text, ha="center", va="center", color="#555555")
+    drawn.text(0.5, 0.5, text, ha="center", va="center", color=SOFT)
     return Drawn(drawn, text)
 
 

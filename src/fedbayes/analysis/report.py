@@ -1,4 +1,4 @@
-"""One page for all chosen papers that stands alone: verdicts, tables, figures and where each number comes from.
+"""One page for all chosen papers that stands alone: verdicts, tables, figures, splits, and each number's origin.
 
 Styles and images are inside the file, nothing is requested from elsewhere, and the same results give the same bytes.
 """
@@ -17,7 +17,7 @@ import pandas as pd
 
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import printed_only, read_reproduction
-from fedbayes.analysis.figures import caption_of
+from fedbayes.analysis.drawing import caption_of
 from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import KEY
 from fedbayes.analysis.summarize import read_index
@@ -48,6 +48,7 @@ class Chapter:
         index: the paper's cells.
         tables: file names of its tables, `table1` for Table 1.
         figures: its figures as SVG files.
+        splits: pictures of its client splits as SVG files.
     """
 
     key: str
@@ -56,6 +57,7 @@ class Chapter:
     index: Path
     tables: Sequence[str]
     figures: Sequence[Path]
+    splits: Sequence[Path]
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -69,6 +71,7 @@ def chapters_of(
     indices: Sequence[Path],
     tables: Sequence[Path],
     figures: Sequence[Path],
+    splits: Sequence[Path],
 ) -> list[Chapter]:
     """A chapter for each paper of `headers`; its files are told by their name or their folder's name."""
     reproduction, index = ({file.stem: file for file in files} for files in (reproductions, indices))
@@ -79,7 +82,7 @@ def chapters_of(
             reproduction[key],
             index[key],
             [file.stem for file in tables if file.parent.name == key],
-            [file for file in figures if file.parent.name == key],
+            *([file for file in pictures if file.parent.name == key] for pictures in (figures, splits)),
         )
         for key, header in headers.items()
     ]
@@ -121,6 +124,7 @@ def _shown(chapter: Chapter, root: Path) -> dict[str, Any]:
         "tables": _tables(chapter),
         "others": _tables_without_experiment(chapter),
         "figures": [_figure(file) for file in chapter.figures],
+        "splits": [_figure(file) for file in chapter.splits],
         "runs": [_run(cells, record) for cells, record in records],
         "duration": display.duration(sum(record["seconds"] for _, record in records)),
         "versions": [f"{name} {number}" for _, record in records for name, number in record["versions"].items()],

@@ -83,10 +83,14 @@ def read_split(path: Path) -> tuple[ClientIndices, dict[str, Any]]:
 def read_split_of(dataset: Dataset, path: Path) -> ClientIndices:
     """The indices in a split file, refused if they are positions in other arrays than the dataset's."""
     indices, manifest = read_split(path)
-    if manifest["dataset_sha256"] != dataset.manifest["sha256"]:
-        name = dataset.manifest["name"]
-        raise ConfigError(f"{path}: made for another version of the dataset {name!r}; make it again")
+    check_made_for(path, manifest, dataset.manifest)
     return indices
+
+
+def check_made_for(path: Path, manifest: Mapping[str, Any], dataset_manifest: Mapping[str, Any]) -> None:
+    """Refuse a split of another version of its dataset: its positions would mean other samples."""
+    if manifest["dataset_sha256"] != dataset_manifest["sha256"]:
+        raise ConfigError(f"{path}: made for another version of the dataset {manifest['dataset']!r}; make it again")
 
 
 def split_row(path: str, content: bytes) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The comparison with the paper as metrics and tags of the parent runs; tables and figures as a run of their own."""
+"""The comparison with the paper and the client split on the parent runs; tables and figures as a run of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedbayes.reading import complain
 from fedbayes.tracking.seed import metric_name
 from fedbayes.tracking.store import CELL, DIGEST, NOTE, RUN, Entry, PaperInfo, Shelf, digest_of, stands
 
-SUMMARY = "fedbayes.summary"  # digest of the comparison a parent shows
+SUMMARY = "fedbayes.summary"  # digest of the comparison and the split that a parent shows
 
 # Columns of the reproduction file that are read here; `compare` writes more.
 COLUMNS = ["status", "experiment", "our_setting", "method", "preset", "scale", "model", "our_metric", "scope"]
@@ -26,9 +26,14 @@ VIEW = "mlflow.sharedViewState.reproduction"
 
 
 def publish_cells(
-    uri: str, paper: PaperInfo, reproduction_csv: Path, figures: Sequence[Path], tables: Sequence[Path]
+    uri: str,
+    paper: PaperInfo,
+    reproduction_csv: Path,
+    figures: Sequence[Path],
+    tables: Sequence[Path],
+    splits: Mapping[str, Path],
 ) -> None:
-    """Show the comparison on the parents of the paper's runs, and its tables and figures as `report @ <scale>`.
+    """Show comparison and client split on the parents of the paper's runs, tables and figures as `report @ <scale>`.
 
     Args:
         uri: the store, as `MLFLOW_TRACKING_URI` has it.
@@ -36,6 +41,7 @@ def publish_cells(
         reproduction_csv: `results/<scale>/reproduction/<paper>.csv`.
         figures: files to show under `figures/`.
         tables: files to show under `tables/`.
+        splits: pictures of the settings' client splits by `<experiment>/<setting>`, shown under `splits/` of parents.
     """
     shelf = Shelf(uri, paper)
     compared = [row for row in read_reproduction(reproduction_csv) if row["status"] == "run"]
@@ -46,7 +52,8 @@ def publish_cells(
             if row["scale"] == scale:
                 families.setdefault(_cell_of(row, published, reproduction_csv), []).append(row)
         for cell_id, rows in families.items():
-            _publish_summary(shelf, [run for run in published if run.data.tags[CELL] == cell_id], rows)
+            family = [run for run in published if run.data.tags[CELL] == cell_id]
+            _publish_summary(shelf, family, rows, splits[f"{rows[0]['experiment']}/{rows[0]['our_setting']}"])
         end = max(run.info.end_time for run in published if run.data.tags[CELL] in families)
         artifacts = [(reproduction_csv, None), *((f, "figures") for f in figures), *((t, "tables") for t in tables)]
         _publish_report(shelf, paper, scale, end, artifacts)
@@ -75,17 +82,18 @@ def _cell_of(row: Mapping[str, str], published: Sequence[Run], file: Path) -> st
     raise complain(str(file), where, f"found the runs {row['runs']}, which are not in the MLflow store: publish them")
 
 
-def _publish_summary(shelf: Shelf, family: Sequence[Run], rows: Sequence[Mapping[str, str]]) -> None:
-    """Mean, spread, printed number, difference and verdict of one cell, on the parent of its seeds."""
+def _publish_summary(shelf: Shelf, family: Sequence[Run], rows: Sequence[Mapping[str, str]], split: Path) -> None:
+    """Mean, spread, printed number, difference, verdict and client split of one cell, on the parent of its seeds."""
     parent = next(run for run in family if RUN not in run.data.tags)
-    digest = digest_of(json.dumps([parent.info.end_time, rows], sort_keys=True), [])
+    digest = digest_of(json.dumps([parent.info.end_time, rows, split.name], sort_keys=True), [split])
     run, shown = parent.info.run_id, parent.data.tags.get(SUMMARY)
-    if shown not in (None, digest):  # a second value of a metric would stand beside the first
+    if shown not in (None, digest):  # a second value of a metric or another picture would stand beside the first
         run, shown = shelf.put(_without_summary(parent), parent), None
     shelf.adopt(run, [child for child in family if child is not parent])
     if shown is None:
         metrics = {name: value for row in rows for name, value in _metrics(row).items() if not math.isnan(value)}
         tags = {"seeds": rows[0]["seeds"], "verdict": _verdict(rows), SUMMARY: digest}
+        shelf.client.log_artifact(run, str(split), "splits")
         shelf.add(run, metrics, tags, parent.info.end_time)
 
 
