@@ -90,7 +90,8 @@ def test_equal_cells_run_once(clone: Path) -> None:
     edit(clone, "papers/pfedbayes.yaml", twice)
     plan = load_plan({"scale": "paper", "papers": ["pfedbayes"]}, clone)
     before = make_plan(scale="paper")
-    assert len(plan.cells) == 2 * len(before.cells) and plan.runs.keys() == before.runs.keys()
+    doubled = [cell for cell in before.cells if cell.experiment == "table1"]
+    assert len(plan.cells) == len(before.cells) + len(doubled) and plan.runs.keys() == before.runs.keys()
 
 
 def test_whole_numbers_and_their_floats_are_one_configuration(clone: Path) -> None:
@@ -112,7 +113,9 @@ def test_a_users_own_split_stays_out_of_data() -> None:
 def test_a_picture_for_each_split_says_which_settings_share_it() -> None:
     plan = make_plan(scale="paper", seeds=[4, 2])
     pictures = plan.split_pictures["pfedbayes"]
-    assert list(pictures) == ["mnist-small", "mnist-medium", "mnist-large", "mnist-small-stratified"]
+    assert [name for name in pictures if name.startswith("mnist")] == [
+        "mnist-small", "mnist-medium", "mnist-large", "mnist-small-stratified",
+    ]  # fmt: skip
     assert pictures["mnist-small"].titles == {
         "table1/mnist-small": "MNIST small",
         "table1/mnist-small-batch20": "MNIST small, batch 20",
@@ -133,7 +136,8 @@ def test_pictures_of_different_splits_never_share_a_name(clone: Path) -> None:
 
     edit(clone, "papers/pfedbayes.yaml", again)
     pictures = load_plan({"scale": "paper", "papers": ["pfedbayes"]}, clone).split_pictures["pfedbayes"]
-    assert len(pictures) == 2 * 4 and "a-b" in pictures
+    again = [picture for picture in pictures.values() if any(at.startswith("again/") for at in picture.titles)]
+    assert len(pictures) == len(again) + len(make_plan(scale="paper").split_pictures["pfedbayes"]) and "a-b" in pictures
     (renamed,) = [name for name, picture in pictures.items() if "again/mnist-small" in picture.titles]
     assert renamed.startswith("mnist-small-") and pictures[renamed].run.spec["split"]["train_per_class"] == 51
     assert pictures["mnist-small"].run.spec["split"]["train_per_class"] == 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,8 +14,8 @@ from artefacts import ROOT
 PARTS = ("Snakefile", "workflow", "config", "profiles", "src", "pyproject.toml", "data.dvc")
 
 
-def copy_project(target: Path) -> Path:
-    """The project's own files at `target`, with the `slurm` link, without results."""
+def copy_project(target: Path, paper: str = "pfedbayes") -> Path:
+    """The project's own files at `target`, with the `slurm` link, without results, set to run one paper."""
     target.mkdir(parents=True, exist_ok=True)
     for part in PARTS:
         source = ROOT / part
@@ -23,6 +24,9 @@ def copy_project(target: Path) -> Path:
         else:
             shutil.copy(source, target / part)
     (target / "slurm").symlink_to("profiles/slurm")
+    config = target / "config/config.yaml"
+    text = re.sub(r"^papers: .*$", f"papers: [{paper}]", config.read_text(), flags=re.MULTILINE)
+    config.write_text(text)
     return target
 
 
