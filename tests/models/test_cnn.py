@@ -52,10 +52,19 @@ LRBPFL = {"channels": (32, 64, 128), "padding": 1, "pooled": (True,) * 3, "hidde
 def test_the_papers_networks_have_the_papers_numbers_of_weights(
     fields: dict[str, Any], classes: int, weights: int
 ) -> None:
-    network = load_network("cnn", fields, (3, 32, 32), classes)
+    assert_has_weights(fields, (3, 32, 32), classes, weights)
+
+
+def test_the_wake_word_net_has_its_number_of_weights() -> None:
+    fields = {"channels": (16, 32), "padding": 1, "pooled": (True, True), "hidden": (32,)}
+    assert_has_weights(fields, (1, 40, 61), 2, 158_498)
+
+
+def assert_has_weights(fields: dict[str, Any], shape: tuple[int, ...], classes: int, weights: int) -> None:
+    network = load_network("cnn", fields, shape, classes)
     params = network.init(torch.Generator().manual_seed(0))
     assert sum(p.numel() for p in params.values()) == weights
-    logits = network.apply(plain(params), torch.zeros(2, 3, 32, 32))
+    logits = network.apply(plain(params), torch.zeros(2, *shape))
     assert logits.shape == (2, classes) and network.kind == "conv" and network.layers[-1] == "head"
     assert list(params) == [f"{name}.{kind}" for name in network.layers for kind in ("weight", "bias")]
 

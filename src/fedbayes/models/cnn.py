@@ -11,9 +11,10 @@ The networks of the papers on 3x32x32 images and ten classes, with the numbers o
 | FedRep's, which BPFed cites | 64, 64 | 5, 0 | 1, 1 | 120, 64 | 307,842 |
 | pFedBayes, VGG with the head of pFedMe's code | 16, 32, 64, 128, 128 | 3, 1 | 1, 1, 1, 1, 1 | 512, 512 | 578,858 |
 | pFedBayes, VGG with a linear head | 16, 32, 64, 128, 128 | 3, 1 | 1, 1, 1, 1, 1 | - | 246,314 |
+| Self-FL's wake words, ours: 1x40x61, two classes | 16, 32 | 3, 1 | 1, 1 | 32 | 158,498 |
 
 The paper of pFedBayes does not state the head of its VGG, and batch normalisation is left out: a posterior over its
-scales means little.
+scales means little. Self-FL says nothing of its network for audio.
 """
 
 from __future__ import annotations
