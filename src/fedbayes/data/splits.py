@@ -40,7 +40,10 @@ def make_split(
         path: file to write.
         committed_row: the file's row of `config/splits.csv`, or None for a split that is not listed.
     """
-    content = split_bytes(dataset_folder, split, seed)
+    try:
+        content = split_bytes(dataset_folder, split, seed)
+    except ConfigError as reason:
+        raise ConfigError(f"{path}: {reason}") from None
     found = hashlib.sha256(content).hexdigest()
     if committed_row is not None and committed_row["sha256"] != found:
         raise ConfigError(
