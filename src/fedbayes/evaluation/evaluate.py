@@ -47,28 +47,45 @@ def predict_gm(federation: Federation, state: State) -> Predictions | None:
     """The global model on every client's test set, or None where the method has no global model."""
     if federation.method.common is None:
         return None
-    return _predict(federation, federation.method.common(state.server), stacked=False, round_=int(state.round))
+    model, everybody = federation.method.common(state.server), range(federation.data.population)
+    return _gathered(federation, [_probabilities(federation, model, everybody, False, int(state.round))])
 
 
 def predict_pm(federation: Federation, state: State) -> Predictions:
     """Each client's personal model on its own test set, after the method's `adapt` visit."""
     adapt = federation.method.adapt
     only = adapt._replace(end=lambda work: {"pm": adapt.end(work)["pm"]})
-    return _predict(federation, _adapted(federation, state, only)["pm"], stacked=True, round_=int(state.round))
+    return _predict_adapted(federation, state, only)["pm"]
 
 
 def predict_all(federation: Federation, state: State) -> dict[str, Predictions]:
     """Every model the method has: what `adapt` gives under its names, `gm` for the global model."""
-    models, round_ = _adapted(federation, state, federation.method.adapt), int(state.round)
-    found = {name: _predict(federation, model, stacked=True, round_=round_) for name, model in models.items()}
+    found = _predict_adapted(federation, state, federation.method.adapt)
     common = predict_gm(federation, state)
     return found if common is None else found | {"gm": common}
 
 
-def _adapted(federation: Federation, state: State, visit: Visit) -> dict[str, Model]:
-    """Models stacked over all clients, after a visit."""
-    ids = torch.arange(federation.data.population, device=federation.data.device)
-    guests = Guests(ids, send(federation, state.server, ids), state.clients, state.seen)
+def _predict_adapted(federation: Federation, state: State, visit: Visit) -> dict[str, Predictions]:
+    """Predictions of what a visit makes, by name.
+
+    As many clients as are visited together are predicted together, so that not all models are in memory at once.
+    """
+    population = federation.data.population
+    size = federation.lifting.clients_at_once(population)
+    parts: dict[str, list[Tensor]] = {}
+    for first in range(0, population, size):
+        clients = range(first, min(first + size, population))
+        for name, models in _adapted(federation, state, visit, clients).items():
+            found = _probabilities(federation, models, clients, True, int(state.round))
+            parts.setdefault(name, []).append(found)
+    return {name: _gathered(federation, found) for name, found in parts.items()}
+
+
+def _adapted(federation: Federation, state: State, visit: Visit, clients: range) -> dict[str, Model]:
+    """Models of some clients, stacked, after a visit."""
+    ids = torch.tensor(clients, device=federation.data.device)
+    own = slice(clients.start, clients.stop)
+    guests = Guests(ids, send(federation, state.server, ids), trees.take(state.clients, own), state.seen[own])
     adapted = visit_all(
         visit,
         guests,
@@ -101,23 +118,39 @@ def scores(predictions: Predictions, clients: Sequence[int]) -> dict[str, Scores
     }
 
 
-def _predict(federation: Federation, model: Model, stacked: bool, round_: int) -> Predictions:
-    """Predict block by block, clients side by side; padding is dropped at the end."""
-    data, test = federation.data, federation.data.test
-    population, largest = test.rows.shape
-    size = min(federation.lifting.clients_at_once(population), max(1, AT_ONCE // min(BLOCK, largest)))
+def _probabilities(federation: Federation, model: Model, clients: range, stacked: bool, round_: int) -> Tensor:
+    """Probabilities `[client, largest, class]` of some clients' test samples, block by block, clients side by side.
+
+    Args:
+        federation: whose data and method.
+        model: one of each of these clients, stacked, or one for all.
+        clients: neighbours.
+        stacked: which of the two.
+        round_: rounds completed.
+    """
+    data, largest = federation.data, federation.data.test.rows.shape[1]
+    at_once = federation.lifting.clients_at_once(len(clients))
+    size = min(at_once, max(1, AT_ONCE // min(BLOCK, largest)))
     run = federation.lifting.over(federation.method.predict, (0 if stacked else None, 0, 0))
-    keys = rng.fold(federation.key("predict").to(data.device), round_, torch.arange(population, device=data.device))
+    ids = torch.tensor(clients, device=data.device)
+    keys = rng.fold(federation.key("predict").to(data.device), round_, ids)
     parts = []
     with torch.no_grad():
-        for first in range(0, population, size):
-            group = slice(first, first + size)
-            own = trees.take(model, group) if stacked else model
+        for first in range(0, len(clients), size):
+            own = trees.take(model, slice(first, first + size)) if stacked else model
+            group = clients[first : first + size]
             blocks = []
             for block, begin in enumerate(range(0, largest, BLOCK)):
-                x = data.tests(group, slice(begin, begin + BLOCK))
-                blocks.append(run(own, x, rng.fold(keys[group], block)).mean(1))
+                x = data.tests(slice(group.start, group.stop), slice(begin, begin + BLOCK))
+                blocks.append(run(own, x, rng.fold(keys[first : first + size], block)).mean(1))
             parts.append(torch.cat(blocks, 1))
+    return torch.cat(parts)
+
+
+def _gathered(federation: Federation, parts: list[Tensor]) -> Predictions:
+    """All clients' predictions one after the other; padding is dropped."""
+    data, test = federation.data, federation.data.test
+    population, largest = test.rows.shape
     held = torch.arange(largest, device=data.device) < test.sizes[:, None]
     owners = torch.arange(population, device=data.device)[:, None].expand(-1, largest)
     return Predictions(torch.cat(parts)[held], data.labels[test.rows][held], owners[held])
