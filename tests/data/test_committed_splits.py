@@ -105,6 +105,29 @@ def test_sweeping_removes_old_splits_and_nothing_else(tmp_path: Path) -> None:
     assert (tmp_path / "data/notes.txt").exists()
 
 
+def test_splits_of_a_dataset_that_is_not_at_hand_are_left_out_and_the_others_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDBAYES_DATA", str(tmp_path / "nothing"))
+    root = small_project(tmp_path)
+    listed = (root / "config/splits.csv").read_text()
+    absent = next(line for line in (ROOT / "config/splits.csv").read_text().splitlines() if "data/cifar10/" in line)
+    (root / "config/splits.csv").write_text(f"{listed}{absent}\n")
+    with pytest.raises(ConfigError) as caught:
+        regenerate(root)
+    made = listed.count("\n") - 1
+    assert str(caught.value).startswith(f"{made} of {made + 1} splits made; without data: cifar10 (")
+    assert len(list((root / "data/mnist-5k").rglob("*.npz"))) == made
+    assert not (root / "data.dvc").exists(), "DVC would pin what is there"
+
+
+def test_splits_of_data_whose_digest_is_not_known_are_not_pinned() -> None:
+    facts = yaml.safe_load((ROOT / "config/datasets.yaml").read_text(encoding="utf-8"))
+    unknown = {name for name, own in facts.items() if "sha256" not in own}
+    assert {"cnews", "femnist", "sent140"} <= unknown
+    assert not unknown & {row["dataset"] for row in ROWS.values()}
+
+
 # ---------------------------------------------------------------- DVC as a user meets it
 
 
@@ -177,12 +200,15 @@ def test_splits_survive_push_and_pull_and_regeneration(tmp_path: Path) -> None:
 def test_committing_lists_what_changed(tmp_path: Path) -> None:
     root = clone(tmp_path)
     paper = root / "config/papers/pfedbayes.yaml"
+    for other in sorted(set(paper.parent.iterdir()) - {paper}):
+        other.unlink()
     paper_text = yaml.safe_load(paper.read_text(encoding="utf-8"))
+    paper_text["experiments"] = {"table1": paper_text["experiments"]["table1"]}
     for experiment in paper_text["experiments"].values():
         for setting in experiment["settings"].values():
             setting["dataset"] = "mnist-5k"
             setting["split"] |= {"train_per_class": 40, "test_per_class": 60}
-    paper_text["scales"]["smoke"] |= {"embedded_data": False, "split": {}}
+    paper_text["scales"]["smoke"] |= {"embedded_data": False, "split": {}, "only": {}}
     paper.write_text(yaml.safe_dump(paper_text, sort_keys=False), encoding="utf-8")
     before = read_committed_splits(root)
     line = main(["write"], root)

@@ -22,10 +22,9 @@ def make_split(**changes: object) -> LabelsSplit:
 def feasible(draw: st.DrawFn) -> tuple[Labels, LabelsSplit, int]:
     """Any numbers of clients and labels, with enough samples of each class for its holders."""
     classes = draw(st.integers(1, 8))
-    # Fewer slots than classes would leave a class without a holder.
     k = draw(st.integers(1, classes))
     split = make_split(
-        clients=draw(st.integers(-(-classes // k), 12)),
+        clients=draw(st.integers(1, 12)),
         labels_per_client=k,
         holders=draw(st.sampled_from(["even", "ceil"])),
         shares=draw(st.sampled_from(["equal", "random"])),
@@ -50,8 +49,9 @@ def test_label_sets_and_counts_are_exact_and_nothing_is_dealt_twice(case: tuple[
     holders = [sum(label in own for own in owned) for label in range(classes)]
     if split.holders == "even":
         assert all(len(own) == k for own in owned)
-        assert len(used) == len(labels), "the whole dataset is dealt"
         assert max(holders) - min(holders) <= 1
+        assert sum(held_by > 0 for held_by in holders) == min(classes, split.clients * k)
+        assert sorted(used) == [i for i, label in enumerate(labels) if holders[label]], "classes are dealt whole"
     else:
         assert all(1 <= len(own) <= k for own in owned)
         assert max(holders) <= split.holders_of_a_class(classes)

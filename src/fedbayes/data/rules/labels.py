@@ -79,7 +79,7 @@ def _shares(samples: int, holders: int, split: LabelsSplit, draws: Draws) -> Ind
 
 
 def check(samples: Samples, split: LabelsSplit, clients: ClientIndices) -> None:
-    """Raise unless the whole part is dealt (but for classes without holders) and label sets are as promised."""
+    """Raise unless classes are dealt whole, as many of them as there are slots for, and label sets are as promised."""
     labels, k = samples.labels, split.labels_per_client
     for client, (train, test) in enumerate(zip(clients.train, clients.test, strict=True)):
         own = len(set(labels[np.concatenate([train, test])].tolist()))
@@ -88,5 +88,8 @@ def check(samples: Samples, split: LabelsSplit, clients: ClientIndices) -> None:
     dealt = np.concatenate([*clients.train, *clients.test])
     expected = np.bincount(labels[samples.rows(split.pool)], minlength=samples.classes)
     found = np.bincount(labels[dealt], minlength=samples.classes)
-    missing = np.flatnonzero((found != expected) & ((found > 0) | (split.holders == "even")))
-    require(len(missing) == 0, f"classes {missing.tolist()} are not dealt whole")
+    broken = np.flatnonzero((found != expected) & (found > 0))
+    require(len(broken) == 0, f"classes {broken.tolist()} are not dealt whole")
+    if split.holders == "even":
+        unheld, slots = int((found == 0).sum()), split.clients * k
+        require(unheld == max(0, samples.classes - slots), f"{unheld} classes have no holder")
