@@ -61,13 +61,17 @@ freeze: $(READY)
 # requirements.lock: exact versions of what pyproject.toml asks for; torch's own build and its drivers are left to pip.
 lock: $(READY)
 	( echo "# Exact versions of everything the project needs, made by 'make lock'. torch's CUDA libraries are left to pip: a CPU build has none."; \
-	  $(BIN)/pip freeze --all --exclude-editable | grep -viE '^(pip|nvidia-.*|cuda-.*|triton)==' | sed 's/+cpu//' | sort -f ) > $(VENV)/lock
+	  $(BIN)/pip freeze --all --exclude-editable | grep -viE '^(pip|nvidia-.*|cuda-.*|triton|opencv-python-headless)==' | sed 's/+cpu//' | sort -f ) > $(VENV)/lock
 	mv $(VENV)/lock requirements.lock
+
+# OpenCV in its headless form, over the one that imagecorruptions-imaug asks for: that needs the system's libGL and X11.
+OPENCV = $(shell sed -n 's/^opencv-python==//p' requirements.lock)
 
 # Without isolation: an isolated build would fetch build tools that the lock does not pin.
 $(READY): requirements.lock pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps opencv-python-headless==$(OPENCV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 

@@ -73,6 +73,15 @@ class DatasetFacts(ArrayFacts):
     source: str = Field(description="Where the data come from, in words.")
     stand_in_for: str | None = Field(None, description="The dataset this one stands in for, if it is a stand-in.")
     embedded: str | None = Field(None, description="The embedded set that scale `smoke` runs in its place.")
+    by_hand: bool = Field(
+        default=False,
+        description="Nothing downloads it: whoever has it not could not make its splits, so none is pinned.",
+    )
+
+    @property
+    def pinned(self) -> bool:
+        """Whether its splits are committed: anybody can get the dataset, and its digest says that it is the same."""
+        return self.sha256 is not None and not self.by_hand
 
 
 # ---------------------------------------------------------------- one run
@@ -141,6 +150,15 @@ class Protocol(Record):
     window: tuple[int, int] = Field(
         strict=False, description="Rounds [first, last] of which the paper prints the best; both ends belong."
     )
+    gm_tests: Literal["clients", "whole"] = Field(
+        "clients",
+        description="What the global model is tested on: the clients' test sets, or the dataset's own test part, once.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The plain test keeps the form, and so runs keep the names, it had before there was another.
+        return {k: v for k, v in handler(self).items() if (k, v) != ("gm_tests", "clients")}
 
 
 class NetworkChoice(BaseModel):

@@ -11,6 +11,7 @@ import csv
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,14 +27,15 @@ from fedbayes.config import (
     MethodPresets,
     Paper,
     PaperScale,
+    Preprocess,
     Protocol,
     ScaleChanges,
     Setting,
     Training,
 )
-from fedbayes.reading import ConfigError, choice, complain, fill, parse, read_yaml
+from fedbayes.reading import ConfigError, choice, complain, fill, kind, parse, read_yaml
 from fedbayes.shifts import NoisyClients
-from fedbayes.split_rules import RECORDS, Split, split_name, split_of
+from fedbayes.split_rules import RECORDS, SHARED_SAMPLES, Split, split_name, split_of
 
 # Kinds of keys a scale or a method entry may change, and the record that checks the result.
 SECTIONS: dict[str, type[Training] | type[Local] | type[Protocol]] = {
@@ -191,11 +193,17 @@ class Plan:
         row = self.committed_splits.get(self.split_file(run))
         return row["sha256"] if row else None
 
+    def reader_code(self, dataset: str) -> str:
+        """Digest of the readers' code, for a dataset whose own digest is not known; others answer for themselves."""
+        return code_digest("data.datasets") if self.datasets[dataset].sha256 is None else ""
+
     def data_digest(self, run: Run) -> str:
         """What a run's data hang on: the dataset, the split's committed bytes or its code, the code of a shift."""
         split = self.committed_sha256(run) or code_digest("data.partition")
         shift = f"-{code_digest('data.corruptions')}" if run.shift_file else ""
-        return f"{self.datasets[run.dataset].sha256}-{split}{shift}"
+        facts = self.datasets[run.dataset]
+        dataset = facts.sha256 or self.reader_code(run.dataset)
+        return f"{dataset}-{digest(facts.test_per_class)}-{split}{shift}"
 
     def shown(self, paper: str, kind: str) -> list[str]:
         """File names of the tables (`Table 1` -> `table1`) or figures a paper's experiments make."""
@@ -352,10 +360,23 @@ class _Planner:
         splits = [setting.split for e in paper.experiments.values() for setting in e.settings.values()]
         fields = {key for split in splits for key in (*type(split).model_fields, split.rule)}
         for name, scale in (("smoke", paper.scales.smoke), ("reduced", paper.scales.reduced)):
-            for key in scale.split:
+            at = f"scales.{name}.split"
+            for key, value in scale.split.items():
                 if key not in fields:
-                    raise complain(file, f"scales.{name}.split", "unknown key: " + choice(key, fields))
+                    raise complain(file, at, "unknown key: " + choice(key, fields))
+                if key in RECORDS:
+                    self.check_changes(file, f"{at}.{key}", value, RECORDS[key].model_fields)
+            for section, model in SECTIONS.items():
+                self.check_changes(file, f"scales.{name}.{section}", getattr(scale, section), model.model_fields)
             self.check_only(file, paper, f"scales.{name}.only", scale)
+
+    def check_changes(self, file: str, at: str, changes: Any, fields: Mapping[str, Any]) -> None:
+        """Changes are keys of a record."""
+        if not isinstance(changes, dict):
+            raise complain(file, at, f"expected keys and values; found {kind(changes)}")
+        for key in changes:
+            if key not in fields:
+                raise complain(file, f"{at}.{key}", "unknown key: " + choice(key, fields))
 
     def check_only(self, file: str, paper: Paper, at: str, scale: ScaleChanges) -> None:
         for key, only in scale.only.items():
@@ -432,7 +453,7 @@ class _Planner:
         return {
             "dataset": dataset,
             "split": split.model_dump(mode="json"),
-            **self.shift(where, setting, split, facts),
+            **self.shift(where, setting, split, facts, experiment.preprocess),
             "network": self.network(where, experiment),
             "preprocess": self.preprocess(where, experiment, facts),
             "method": self.method(where, entry, preset),
@@ -446,12 +467,21 @@ class _Planner:
         changes |= scale.split.get(split.rule, {})
         return parse(record, split.model_dump() | changes, where.file, f"{where} / split")
 
-    def shift(self, where: _Where, setting: Setting, split: Split, facts: DatasetFacts) -> dict[str, Any]:
+    def shift(
+        self, where: _Where, setting: Setting, split: Split, facts: DatasetFacts, preprocess: Preprocess
+    ) -> dict[str, Any]:
         """The setting's shift; nothing at all without one, so that other runs keep the names they had."""
         if setting.shift is None:
             return {}
         if objection := setting.shift.objection(facts.shape, split.population):
             raise complain(where.file, f"{where} / shift", f"cannot be made from {facts.title}: {objection}")
+        at = f"experiments.{where.experiment}.preprocess"
+        if preprocess.kind != "channels":
+            raise complain(where.file, f"{at}.kind", f"found {preprocess.kind!r}; shifted images need 'channels'")
+        if split.rule in SHARED_SAMPLES:
+            raise complain(where.file, f"{where} / shift", f"clients of the rule {split.rule!r} may share samples")
+        if setting.shift.wraps_around and (set(preprocess.mean or ()), set(preprocess.std or ())) != ({0.0}, {1.0}):
+            raise complain(where.file, at, "images that wrap around are not normalised again: expected mean 0, std 1")
         return {"shift": setting.shift.model_dump(mode="json")}
 
     def dataset(self, where: _Where, setting: Setting, scale: ScaleChanges) -> str:
@@ -488,6 +518,12 @@ class _Planner:
                 f"{where} / protocol.window",
                 f"found [{first}, {last}]; allowed: 0 <= first <= last <= {training.rounds} (training.rounds)",
             )
+        if last < training.rounds and not any(r % protocol.every == 0 for r in range(first, last + 1)):
+            found = f"no round of [{first}, {last}] is tested: protocol.every is {protocol.every}"
+            raise complain(where.file, f"{where} / protocol.window", found)
+        if protocol.gm_tests == "whole" and facts.test_per_class is None:
+            found = f"found 'whole', but {dataset!r} has no test part of its own"
+            raise complain(where.file, f"{where} / protocol.gm_tests", found)
 
     def network(self, where: _Where, experiment: Experiment) -> dict[str, Any]:
         name, at = experiment.model.name, f"experiments.{where.experiment}.model"
@@ -499,9 +535,9 @@ class _Planner:
 
     def preprocess(self, where: _Where, experiment: Experiment, facts: DatasetFacts) -> dict[str, Any]:
         preprocess, at = experiment.preprocess, f"experiments.{where.experiment}.preprocess"
-        suited = {"channels": 3, "pixelwise": 3, "vectors": 1}.get(preprocess.kind)
-        if suited is not None and len(facts.shape) != suited:
-            what = "images (channel, height, width)" if suited == 3 else "texts (position,)"
+        images = preprocess.kind in ("channels", "pixelwise")
+        if images != (len(facts.shape) == 3):
+            what = "images (channel, height, width)" if images else "texts and features (position,)"
             found = f"the kind {preprocess.kind!r} is for {what}; a sample of {facts.title} has shape {facts.shape}"
             raise complain(where.file, f"{at}.kind", found)
         for key in ("mean", "std"):

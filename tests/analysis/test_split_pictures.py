@@ -22,6 +22,7 @@ from fedbayes.data.splits import make_split
 from fedbayes.io import write_json
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import split_of
+from fetched import write_dataset
 
 WORDS = Words(["MNIST small", "MNIST small, batch 20"], "MNIST-5k", "MNIST", "smoke")
 FEW = {"rule": "pfedbayes", "clients": 10, "labels_per_client": 5, "train_per_class": 4, "test_per_class": 3}
@@ -34,11 +35,7 @@ def write_split(folder: Path, split: dict[str, Any], per_class: list[int]) -> tu
     """A fetched dataset with labels in a mixed order, and a split of it."""
     labels = np.concatenate([np.full(count, label) for label, count in enumerate(per_class)])
     labels = labels[np.argsort(np.arange(len(labels)) * 7919 % len(labels), kind="stable")]
-    folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / "inputs.npy", np.zeros((len(labels), 1), np.uint8))
-    np.save(folder / "labels.npy", labels.astype(np.int64))
-    manifest = {"name": "toy", "sha256": "ab" * 32, "samples": len(labels), "per_class": per_class}
-    write_json(folder / "manifest.json", manifest | {"test_per_class": None, "tables": []})
+    write_dataset(folder, np.zeros((len(labels), 1), np.uint8), labels)
     make_split(folder, split_of(split), 3, folder / "seed3.npz", None)
     return folder / "seed3.npz", folder
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
+import subprocess
+import sys
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
-from fedbayes.data import cifar
+from fedbayes.config import DatasetFacts
+from fedbayes.data import cifar, sources
+from fedbayes.data.fetch import fetch
 from fedbayes.reading import ConfigError
 
+FACTS = yaml.safe_load((Path(__file__).parents[2] / "config/datasets.yaml").read_text(encoding="utf-8"))
 NAMES = ("data_batch_1", "data_batch_2", "test_batch")
 
 
@@ -167,3 +173,24 @@ def test_members_of_an_archive_never_touch_the_disk(tiny: tuple[Path, Any], tmp_
     loader.tgz_md5 = md5(archive.read_bytes())
     assert len(cifar.read(loader, "labels", tmp_path, root).labels) == 12
     assert not (root.parent / "outside").exists()
+
+
+def test_all_of_cifar10_is_resident_in_little_memory(tmp_path: Path) -> None:
+    """60,000 images as bytes, in a process of its own: well below 1 GiB, Python and PyTorch included."""
+    root = sources.data_root()
+    if root is None or not (root / "cifar-10-batches-py").exists():
+        pytest.skip("FEDBAYES_DATA names no folder with cifar-10-batches-py")
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the peak of memory is read from Linux's /proc")
+    fetch("cifar10", DatasetFacts.model_validate(FACTS["cifar10"]), tmp_path, root)
+    code = (
+        "import re, sys, numpy as np, torch; from pathlib import Path; from fedbayes.data.fetch import load;"
+        "from fedbayes.federation.inputs import normalise; from fedbayes.federation.resident import lay_out;"
+        "dataset = load(Path(sys.argv[1])); rows = np.array_split(np.random.permutation(60000), 50);"
+        "data = lay_out(dataset.inputs, dataset.labels, [r[:120] for r in rows], [r[120:] for r in rows], 10,"
+        " normalise([0.5], [0.5], torch.float32), torch.device('cpu'));"
+        "assert data.inputs.shape == (60000, 3, 32, 32) and data.samples(data.train.rows[:10, :32]).shape[0] == 10;"
+        "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 2**20, "kilobytes"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import yaml
 
 from fedbayes.data.commit_splits import main, needed_splits
 from fedbayes.data.regenerate_splits import fetched, regenerate, sweep
+from fedbayes.data.sources import data_root
 from fedbayes.data.splits import COLUMNS, make_split, read_split
 from fedbayes.plan import read_committed_splits
 from fedbayes.reading import ConfigError
@@ -84,13 +84,28 @@ def remake(root: Path, dataset: str) -> None:
         assert len(clients.train) == int(row["clients"])
 
 
-def test_the_embedded_digits_give_the_listed_bytes(tmp_path: Path) -> None:
-    remake(small_project(tmp_path), "mnist-5k")
+FACTS = yaml.safe_load((ROOT / "config/datasets.yaml").read_text(encoding="utf-8"))
+LISTED = {row["dataset"] for row in ROWS.values()}
+EMBEDDED = sorted(LISTED & {own["embedded"] for own in FACTS.values() if "embedded" in own})
+REAL = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "cifar-10-batches-py",
+        "cifar100": "cifar-100-python", "mnist-by-writer": "QMNIST"}  # fmt: skip
 
 
-@pytest.mark.skipif("FEDBAYES_DATA" not in os.environ, reason="FEDBAYES_DATA names no folder with the real MNIST")
-def test_the_real_mnist_gives_the_listed_bytes(tmp_path: Path) -> None:
-    remake(small_project(tmp_path, "mnist"), "mnist")
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_embedded_sets_give_the_listed_bytes(name: str, tmp_path: Path) -> None:
+    remake(small_project(tmp_path, name), name)
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_real_data_give_the_listed_bytes(name: str, tmp_path: Path) -> None:
+    root = data_root()
+    if root is None or not (root / REAL[name]).exists():
+        pytest.skip(f"FEDBAYES_DATA names no folder with {REAL[name]}")
+    remake(small_project(tmp_path, name), name)
+
+
+def test_every_listed_split_is_compared_by_one_of_these() -> None:
+    assert {*EMBEDDED, *REAL} == LISTED
 
 
 def test_sweeping_removes_old_splits_and_nothing_else(tmp_path: Path) -> None:
@@ -116,15 +131,14 @@ def test_splits_of_a_dataset_that_is_not_at_hand_are_left_out_and_the_others_mad
     with pytest.raises(ConfigError) as caught:
         regenerate(root)
     made = listed.count("\n") - 1
-    assert str(caught.value).startswith(f"{made} of {made + 1} splits made; without data: cifar10 (")
+    assert str(caught.value).startswith(f"{made} of {made + 1} splits made; without data: cifar10; cifar10: ")
     assert len(list((root / "data/mnist-5k").rglob("*.npz"))) == made
     assert not (root / "data.dvc").exists(), "DVC would pin what is there"
 
 
 def test_splits_of_data_whose_digest_is_not_known_are_not_pinned() -> None:
-    facts = yaml.safe_load((ROOT / "config/datasets.yaml").read_text(encoding="utf-8"))
-    unknown = {name for name, own in facts.items() if "sha256" not in own}
-    assert {"cnews", "femnist", "sent140"} <= unknown
+    unknown = {name for name, own in FACTS.items() if "sha256" not in own or own.get("by_hand")}
+    assert {"cnews", "femnist", "sent140", "cnews-titles"} <= unknown
     assert not unknown & {row["dataset"] for row in ROWS.values()}
 
 
@@ -209,6 +223,7 @@ def test_committing_lists_what_changed(tmp_path: Path) -> None:
             setting["dataset"] = "mnist-5k"
             setting["split"] |= {"train_per_class": 40, "test_per_class": 60}
     paper_text["scales"]["smoke"] |= {"embedded_data": False, "split": {}, "only": {}}
+    paper_text["scales"]["reduced"]["only"] = {}
     paper.write_text(yaml.safe_dump(paper_text, sort_keys=False), encoding="utf-8")
     before = read_committed_splits(root)
     line = main(["write"], root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from fedbayes.data import corruptions
 from fedbayes.data.corruptions import SEEDED, choose, corrupted, noisy, wrapped_around
 from fedbayes.reading import ConfigError
 from fedbayes.shifts import CORRUPTIONS, NoiseModel, NoisyClients
@@ -123,7 +125,7 @@ def test_numpys_global_generator_is_left_as_it_was(monkeypatch: pytest.MonkeyPat
     def fail(*args: object, **kwargs: object) -> None:
         raise RuntimeError("no memory")
 
-    monkeypatch.setattr("imagecorruptions.corrupt", fail)
+    monkeypatch.setattr(corruptions, "_library", lambda: fail)
     with pytest.raises(RuntimeError, match="no memory"):
         corrupted(pictures(1), np.array([0]), NoiseModel("fog", 1), 0)
     np.testing.assert_array_equal(np.random.uniform(size=3), expected)  # noqa: NPY002
@@ -138,7 +140,7 @@ def test_an_image_that_no_drop_falls_on_stays_as_it_is() -> None:
 
 
 def test_an_invalid_number_anywhere_else_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("imagecorruptions.corrupt", lambda *args, **kwargs: np.zeros(1) / 0)
+    monkeypatch.setattr(corruptions, "_library", lambda: lambda *args, **kwargs: np.zeros(1) / 0)
     with pytest.raises(FloatingPointError):
         corrupted(pictures(1), np.array([0]), NoiseModel("fog", 1), 0)
 
@@ -243,3 +245,10 @@ def test_severities_are_1_to_5_and_rise(severities: tuple[int, ...]) -> None:
 def test_names_of_different_shifts_differ() -> None:
     assert PAPER.name == "noisy-clients-distinct-severities1_2_3"
     assert PUBLIC.name == "noisy-clients-replacement-severities1_2_3-wraps_around"
+
+
+def test_a_library_that_does_not_load_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "imagecorruptions", None)
+    corruptions._library.cache_clear()
+    with pytest.raises(ConfigError, match=r"imagecorruptions-imaug cannot be imported .*opencv-python-headless"):
+        corruptions._library()

@@ -94,7 +94,9 @@ def test_letters_a_to_j_come_upright_and_training_part_first(layout: str, tmp_pa
         name: md5(content) for name, content in before.items()
     }
     assert {file.name: file.read_bytes() for file in raw.iterdir()} == before, "the user's folder is only read"
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["inputs.npy", "labels.npy", "manifest.json"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "inputs.npy", "labels.npy", "manifest.json", "tables.npz",
+    ]  # fmt: skip
     assert not list(tmp_path.rglob("outside"))
 
 

@@ -140,3 +140,20 @@ def test_missing_files_and_a_missing_folder_say_where_they_belong(tmp_path: Path
         ConfigError, match=r"let FEDBAYES_DATA .* folder that holds femnist/train/\*\.json and femnist/t"
     ):
         femnist_leaf.read(tmp_path / "out", None)
+
+
+def test_a_user_written_twice_in_one_file_is_refused(tmp_path: Path) -> None:
+    text = '{"users": ["a"], "num_samples": [1], "user_data": {"a": {"x": [], "y": []}, "a": {"x": [], "y": []}}}'
+    for folder in ("train", "test"):
+        (tmp_path / "femnist" / folder).mkdir(parents=True)
+        (tmp_path / "femnist" / folder / "all.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"all\.json: the key 'a' is written twice; expected each user once"):
+        femnist_leaf.read(tmp_path, tmp_path)
+
+
+def test_files_without_a_user_are_one_sentence(tmp_path: Path) -> None:
+    for folder in ("train", "test"):
+        (tmp_path / "femnist" / folder).mkdir(parents=True)
+        (tmp_path / "femnist" / folder / "all.json").write_text('{"users": [], "num_samples": [], "user_data": {}}')
+    with pytest.raises(ConfigError, match="LEAF's files hold no user"):
+        femnist_leaf.read(tmp_path, tmp_path)

@@ -94,7 +94,9 @@ def test_mnist_from_a_folder_is_train_then_test_in_order(
         f"MNIST/raw/{name}": hashlib.md5(data).hexdigest() for name, data in content.items()
     }
     assert snapshot(tmp_path / "mine") == before, "the user's folder is only read"
-    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["inputs.npy", "labels.npy", "manifest.json"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == [
+        "inputs.npy", "labels.npy", "manifest.json", "tables.npz",
+    ]  # fmt: skip
 
 
 def test_files_that_lie_in_the_folder_itself_may_be_packed_anew(tmp_path: Path, tiny_mnist: Any) -> None:

@@ -38,19 +38,27 @@ def tweets(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return fetched("sent140-like", tmp_path_factory.mktemp("tweets"))
 
 
-def accuracy_after(network: Network, found: Dataset, test: np.ndarray[Any, Any], steps: int, rate: float) -> float:
-    """Accuracy on the samples marked as test, after `steps` batches of 100 of the others."""
+def accuracy_after(
+    network: Network,
+    found: Dataset,
+    test: np.ndarray[Any, Any],
+    steps: int,
+    rate: float,
+    optimiser: Any = torch.optim.Adam,
+    batch: int = 100,
+) -> float:
+    """Accuracy on the samples marked as test, after `steps` batches of the others."""
     inputs, labels, held_out = (
         torch.from_numpy(np.array(found.inputs)),
         torch.from_numpy(found.labels),
         torch.from_numpy(test),
     )
     params = {name: weight.requires_grad_() for name, weight in network.init(torch.Generator().manual_seed(0)).items()}
-    optimizer = torch.optim.Adam(params.values(), lr=rate)
+    optimizer = optimiser(params.values(), lr=rate)
     order = torch.Generator().manual_seed(1)
     training = (~held_out).nonzero().flatten()
     for _ in range(steps):
-        rows = training[torch.randint(len(training), (100,), generator=order)]
+        rows = training[torch.randint(len(training), (batch,), generator=order)]
         optimizer.zero_grad()
         torch.autograd.backward(F.cross_entropy(network.apply(plain(params), inputs[rows]), labels[rows]))
         optimizer.step()
@@ -84,7 +92,7 @@ def test_no_frequent_word_of_the_news_tells_the_class(news: Dataset) -> None:
 def test_users_give_topics_their_own_meaning(tweets: Dataset) -> None:
     users = tweets.tables["users"]
     sizes = np.bincount(users)
-    assert len(sizes) == 100 and sizes.min() >= 20 and sizes.max() <= 60
+    assert len(sizes) == 30 and sizes.min() >= 20 and sizes.max() <= 60
     topics = range(2 + 2 * generated_text.MOOD_WORDS, 2 + 2 * generated_text.MOOD_WORDS + generated_text.TOPIC_WORDS)
     of_user, of_all = defaultdict(set), defaultdict(set)
     for row, label, user in zip(tweets.inputs.tolist(), tweets.labels.tolist(), users.tolist(), strict=True):
@@ -102,9 +110,8 @@ def test_feduabs_network_learns_the_news_but_not_at_once(news: Dataset) -> None:
     assert 0.6 < accuracy_after(network, news, test, 130, 0.03) < 0.95
 
 
-def test_selffls_network_learns_the_tweets_but_not_at_once(tweets: Dataset) -> None:
-    # Self-FL has 256 units and vectors of 300; 32 and 16 are enough here and faster.
-    network = load_network("lstm", {"hidden": 32, "depth": 2, "vocabulary": 1_000, "vector": 16}, (25,), 2)
+def test_selffls_network_learns_the_tweets(tweets: Dataset) -> None:
+    """As config/papers/selffl.yaml has it: two layers of 256 on vectors of 300, SGD with rate 1 on batches of 10."""
+    network = load_network("lstm", {"hidden": 256, "depth": 2, "vocabulary": 1_000, "vector": 300}, (25,), 2)
     test = np.arange(len(tweets.labels)) % 5 == 0
-    assert accuracy_after(network, tweets, test, 20, 0.01) < 0.7
-    assert 0.7 < accuracy_after(network, tweets, test, 150, 0.01) < 0.98
+    assert 0.65 < accuracy_after(network, tweets, test, 300, 1.0, torch.optim.SGD, batch=10) < 0.98

@@ -10,8 +10,8 @@ import pytest
 
 from fedbayes.data import sources
 from fedbayes.data.outsiders import LIKE_CIFAR10, LOOKALIKES, outsiders
-from fedbayes.io import write_json
 from fedbayes.reading import ConfigError
+from fetched import write_dataset
 
 KNOWN = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}
 
@@ -20,18 +20,10 @@ def dataset(
     folder: Path, name: str, classes: int, shape: tuple[int, ...] = (3, 2, 2), test: list[int] | None = None
 ) -> Path:
     """A fetched dataset, three samples a class, class by class; the first pixel is the position."""
-    target = folder / name
-    target.mkdir()
     labels = np.repeat(np.arange(classes), 3)
     inputs = np.zeros((len(labels), *shape), np.int32)
     inputs[(..., *(0,) * len(shape))] = np.arange(len(labels))
-    np.save(target / "inputs.npy", inputs)
-    np.save(target / "labels.npy", labels)
-    write_json(
-        target / "manifest.json",
-        {"name": name, "sha256": name, "samples": len(labels), "test_per_class": test, "tables": []},
-    )
-    return target
+    return write_dataset(folder / name, inputs, labels, name=name, sha256=name, test_per_class=test)
 
 
 @pytest.fixture

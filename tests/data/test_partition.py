@@ -79,6 +79,23 @@ def test_strangers_among_the_newcomers_are_refused() -> None:
         made("joined", new=DIRICHLET | {"clients": 1, "pool": "test", "validation": 0.1})
 
 
+def test_newcomers_are_named_once_and_in_order() -> None:
+    for wrong in ((3, 1), (2, 2)):
+        with pytest.raises(ValidationError, match="expected clients in rising order, each once"):
+            made("iid", newcomers=wrong)
+
+
+def test_newcomers_among_natural_users_are_checked_when_their_number_is_known() -> None:
+    with pytest.raises(ConfigError, match="newcomers has client 25, but there are only 25 clients"):
+        made("users", clients=None, newcomers=(25,))
+
+
+def test_a_name_too_long_for_a_file_system_ends_in_a_digest() -> None:
+    split = split_of(SPLITS["iid"] | {"rule": "iid", "clients": 1000, "newcomers": tuple(range(100))})
+    other = split_of(SPLITS["iid"] | {"rule": "iid", "clients": 1000, "newcomers": tuple(range(99))})
+    assert len(split_name(split)) <= 200 and split_name(split) != split_name(other)
+
+
 def test_a_validation_share_that_leaves_a_client_empty_handed_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"client 0 would have no validation sample \(4 of 4 clients\)"):
         made("users", validation=0.01)

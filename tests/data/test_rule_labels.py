@@ -100,6 +100,27 @@ def test_cifar_shares_are_those_of_the_paper() -> None:
         assert {len(own) for own in clients.test} == {1200 - train}
 
 
+@pytest.mark.parametrize(
+    ("classes", "k", "clients", "seed"), [(8, 7, 4, 2), (8, 8, 5, 21), (5, 5, 8, 7), (10, 9, 6, 0)]
+)
+def test_clients_that_hold_nearly_all_labels_are_dealt_exactly_too(
+    classes: int, k: int, clients: int, seed: int
+) -> None:
+    split = make_split(clients=clients, labels_per_client=k)
+    for own_seed in range(seed, seed + 30):
+        found = deal(np.repeat(np.arange(classes), 40), split, own_seed)
+        labels = np.repeat(np.arange(classes), 40)
+        assert all(len(set(labels[own].tolist())) == k for own in held(found))
+
+
+@pytest.mark.parametrize("holders", ["even", "ceil"])
+def test_who_takes_the_rest_of_a_class_is_random(holders: str) -> None:
+    labels = np.repeat(np.arange(10), 1000)
+    split = make_split(clients=20, labels_per_client=5, holders=holders, shares="random")
+    largest = [int(np.argmax([len(own) for own in held(deal(labels, split, seed))])) for seed in range(30)]
+    assert len(set(largest)) > 8 and min(largest) < 6
+
+
 def test_random_shares_are_between_a_tenth_and_the_equal_share_but_for_the_last_holder() -> None:
     labels = np.repeat(np.arange(10), 1000)
     split = make_split(shares="random")

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dealing import Labels, assert_same, deal, held, shuffled_labels
+from fedbayes.data.draws import Draws
+from fedbayes.data.rules.types import SIZES
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import PowerLawSplit
 
@@ -48,9 +50,7 @@ def test_clients_have_consecutive_labels_their_least_and_nobody_elses_samples(
     for u, (own, train) in enumerate(zip(held(clients), clients.train, strict=True)):
         counts = np.bincount(labels[own], minlength=classes)
         assert set(np.flatnonzero(counts).tolist()) == {(u + j) % classes for j in range(k)}
-        assert counts.sum() >= split.least
-        if split.sizes == "shares":
-            assert counts[counts > 0].min() >= split.least
+        assert counts[counts > 0].min() >= (split.least if split.sizes == "shares" else 2)
         assert len(train) == min(max(1, int(0.9 * len(own) + 1e-9)), len(own) - 1)
     assert_same(clients, deal(labels, split, seed))
 
@@ -69,6 +69,11 @@ def test_mnist_has_the_sizes_that_fedprox_publishes() -> None:
 def test_femnist_sizes_are_log_normal() -> None:
     """200 clients of mean e^4.5 + 5, about 95 (published: 92, standard deviation 159)."""
     labels = shuffled_labels([8000] * 10)
+    split = make_split(FEMNIST)
+    exact = [np.exp(4.0 + Draws(0, client, SIZES).normal(1)[0]) + 5 for client in range(200)]
+    found = [len(own) for own in held(deal(labels, split, 0))]
+    # FedProx: max(2, int(size / 3)) of each of three classes.
+    assert found == [3 * max(2, int(size / 3)) for size in exact]
     sizes = np.concatenate([[len(own) for own in held(deal(labels, make_split(FEMNIST), seed))] for seed in range(10)])
     assert np.log(sizes.mean() - 5) == pytest.approx(4.5, abs=0.1)
     assert np.median(sizes) == pytest.approx(np.exp(4) + 5, rel=0.1)

@@ -122,11 +122,23 @@ def test_nothing_is_downloaded(name: str, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- GloVe
 
 
+def few_tweets(name: str) -> DatasetFacts:
+    """The facts of a dataset but for the number of its tweets."""
+    return DatasetFacts.model_validate(FACTS[name] | {"per_class": None, "classes": 2})
+
+
+@pytest.fixture
+def small_glove(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GloVe file may be as small as a test's."""
+    monkeypatch.setattr(sent140, "GLOVE_WORDS", 1)
+
+
+@pytest.mark.usefixtures("small_glove")
 def test_tokens_are_rows_of_the_vectors_of_the_words_that_occur(tmp_path: Path) -> None:
     glove = [vector("the", 1), vector("sad", 2), vector("so", 0.1), vector("sad", 9)]
     root_with(tmp_path, sent140.GLOVE, glove)
     root = root_with(tmp_path, sent140.TWEETS, [line(), line("4", "zoe", "So happy")], "latin-1")
-    fetch("sent140", DatasetFacts.model_validate(FACTS["sent140"]), tmp_path / "out", root)
+    fetch("sent140", few_tweets("sent140"), tmp_path / "out", root)
     found = load(tmp_path / "out")
     vectors = found.tables["vectors"]
     assert vectors.dtype == np.float32 and vectors.shape == (4, 300)
@@ -135,6 +147,13 @@ def test_tokens_are_rows_of_the_vectors_of_the_words_that_occur(tmp_path: Path) 
     assert found.inputs[:, :3].tolist() == [[3, 2, 0], [3, 1, 0]]
     assert found.tables["users"].tolist() == [0, 1]
     assert [file["name"] for file in found.manifest["files"]] == [sent140.TWEETS, sent140.GLOVE]
+
+
+def test_a_glove_file_that_was_cut_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sent140, "GLOVE_WORDS", 3)
+    path = root_with(tmp_path, sent140.GLOVE, [vector("the", 1), vector("sad", 2)]) / sent140.GLOVE
+    with pytest.raises(ConfigError, match=r"found 2 words, expected 3: the file was cut"):
+        sent140.word_vectors(path, {"the"})
 
 
 @pytest.mark.parametrize(

@@ -12,26 +12,19 @@ import pytest
 
 from dealing import deal
 from fedbayes.data.splits import COLUMNS, make_split, read_split, split_bytes, split_row
-from fedbayes.io import write_json
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import PFedBayesSplit
+from fetched import write_dataset
 
 SPLIT = PFedBayesSplit(
     rule="pfedbayes", clients=4, labels_per_client=2, train_per_class=2, test_per_class=3, stratified=True
 )
 
-NOTHING_ELSE: dict[str, Any] = {"test_per_class": None, "tables": []}
-
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Path:
     """A fetched dataset of 40 samples in four classes."""
-    folder = tmp_path / "toy"
-    folder.mkdir()
-    np.save(folder / "inputs.npy", np.zeros((40, 1, 1, 1), np.uint8))
-    np.save(folder / "labels.npy", np.arange(40) % 4)
-    write_json(folder / "manifest.json", {"name": "toy", "sha256": "ab" * 32, "samples": 40} | NOTHING_ELSE)
-    return folder
+    return write_dataset(tmp_path / "toy", np.zeros((40, 1, 1, 1), np.uint8), np.arange(40) % 4)
 
 
 def test_what_is_read_is_what_the_rule_gave(dataset: Path, tmp_path: Path) -> None:

@@ -325,14 +325,15 @@ def test_the_generated_words_are_what_the_facts_say(generated: Dataset) -> None:
 
 
 def test_the_wake_word_net_learns_the_generated_words(generated: Dataset) -> None:
+    """As config/papers/selffl.yaml has it: the net, the normalisation, plain SGD with rate 0.05 on batches of 10."""
     training = 3120 - 520
-    x = (torch.tensor(np.asarray(generated.inputs)) / 255 - 0.52) / 0.085
+    x = (torch.tensor(np.asarray(generated.inputs)) / 255 - 0.52) / 0.08
     y = torch.tensor(generated.labels)
     fields = {"channels": (16, 32), "padding": 1, "pooled": (True, True), "hidden": (32,)}
     network = load_network("cnn", fields, SHAPE, 2)
     weights = {k: v.requires_grad_() for k, v in network.init(torch.Generator().manual_seed(0)).items()}
-    optimiser = torch.optim.SGD(weights.values(), lr=0.05, momentum=0.9)
-    for batch in torch.randperm(2 * training, generator=torch.Generator().manual_seed(0)).remainder(training).split(32):
+    optimiser = torch.optim.SGD(weights.values(), lr=0.05)
+    for batch in torch.randperm(training, generator=torch.Generator().manual_seed(0)).split(10):
         optimiser.zero_grad()
         F.cross_entropy(network.apply(plain(weights), x[batch]), y[batch]).backward()
         optimiser.step()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 import toy
 from fedbayes.evaluation import evaluate
-from fedbayes.evaluation.evaluate import Scores, predict_gm, predict_pm, scores
+from fedbayes.evaluation.evaluate import Scores, predict_gm, predict_pm, scored, scores
 from fedbayes.federation.loop import Federation, advance, start
+from fedbayes.federation.resident import Shards
 
 
 def forward(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -69,7 +72,23 @@ def test_unequal_test_sets_are_not_padded_into_the_numbers() -> None:
     assert accuracy.pooled == pytest.approx(sum(a * n for a, n in zip(accuracy.clients, (5, 2, 3), strict=True)) / 10)
 
 
+def test_the_global_model_can_be_tested_on_the_datasets_own_test_part() -> None:
+    plain = toy.federation()
+    data = plain.data
+    rows = torch.tensor([[3, 1, 4]])
+    own = replace(plain, data=replace(data, whole=Shards(rows, torch.tensor([3]))))
+    state = start(own)
+    found = predict_gm(own, state)
+    assert found is not None and found.labels.tolist() == data.labels[rows[0]].tolist()
+    torch.testing.assert_close(found.probs, own.method.predict(state.server.weights, data.samples(rows[0]), None)[0])
+    ((condition, (clients, samples, metrics)),) = scored(own, "gm", found).items()
+    assert (condition, clients, samples) == ("clean", (), 3)
+    assert metrics["accuracy"].scopes("accuracy") == {"pooled": metrics["accuracy"].pooled}
+    personal = predict_pm(own, state)
+    assert scored(own, "pm", personal)["clean"].clients == (0, 1, 2), "personal models keep their own test sets"
+
+
 def test_mean_and_worst_client() -> None:
     values = Scores(0.5, [0.2, 0.9, 0.4])
-    assert values.mean() == pytest.approx(0.5)
-    assert (values.worst("accuracy"), values.worst("nll")) == (0.2, 0.9)
+    assert values.scopes("accuracy") == pytest.approx({"pooled": values.pooled, "mean": 0.5, "worst": 0.2})
+    assert values.scopes("nll")["worst"] == 0.9

@@ -57,7 +57,7 @@ def test_samples_are_those_of_the_split_however_they_lie_in_memory(kept: bool, m
         assert data.labels[rows].tolist() == train[client] and torch.equal(data.samples(rows), expected[train[client]])
         rows = data.test.rows[client, : data.test.sizes[client]]
         assert data.labels[rows].tolist() == test[client]
-    assert torch.equal(data.tests(slice(0, 2), slice(0, 1)), expected[[2, 4]][:, None])
+    assert torch.equal(data.tests(data.test, slice(0, 2), slice(0, 1)), expected[[2, 4]][:, None])
     assert torch.equal(data.window(2, 2, 2, slice(1, 2)), expected[[5, 8]][:, None])
     assert len(data.inputs) == 8  # six held for training, then each tested sample once
 

@@ -210,7 +210,17 @@ def at(*keys: str, value: Any) -> Any:
         (PAPER, at("scales", "smoke", "split", value={"test_per_clas": 50}),
          ["scales.smoke.split: unknown key", "did you mean 'test_per_class'?"]),
         (PAPER, at("experiments", "table1", "preprocess", value={"kind": "vectors"}),
-         ["preprocess.kind", "'vectors' is for texts (position,)", "a sample of MNIST has shape (1, 28, 28)"]),
+         ["preprocess.kind", "'vectors' is for texts and features", "a sample of MNIST has shape (1, 28, 28)"]),
+        (PAPER, at("experiments", "table1", "preprocess", value={"kind": "as-stored"}),
+         ["preprocess.kind", "'as-stored' is for texts and features"]),
+        (PAPER, at("scales", "smoke", "split", value={"pfedbayes": 5}),
+         ["scales.smoke.split.pfedbayes", "expected keys and values; found 5"]),
+        (PAPER, at("scales", "smoke", "split", value={"pfedbayes": {"clientz": 5}}),
+         ["scales.smoke.split.pfedbayes.clientz: unknown key", "did you mean 'clients'?"]),
+        (PAPER, at("scales", "smoke", "training", value={"round": 5}),
+         ["scales.smoke.training.round: unknown key", "did you mean 'rounds'?"]),
+        (PAPER, at("experiments", "table1", "protocol", value={"models": ["gm"], "every": 100, "window": [701, 750]}),
+         ["protocol.window", "no round of [701, 750] is tested: protocol.every is 100"]),
         (PAPER, at("experiments", "table1", "preprocess", value={"kind": "pixelwise", "mean": [0.5]}),
          ["preprocess", "mean belongs to the kind 'channels'"]),
         (PAPER, at("experiments", "table1", "preprocess", value={"kind": "as-stored", "augment": "crop-and-flip"}),
@@ -285,7 +295,7 @@ def test_runs_without_a_shift_keep_the_names_they_had() -> None:
 def test_a_shift_is_part_of_a_runs_name_and_its_samples_are_made_once_a_seed(clone: Path, scale: str) -> None:
     names = []
     for change in (at("experiments", "table1", "settings", "mnist-small", "dataset", value="cifar10"),
-                   with_shift(), with_shift(wraps_around=True), with_shift(severities=[1, 2])):  # fmt: skip
+                   with_shift(), with_shift(choice="replacement"), with_shift(severities=[1, 2])):  # fmt: skip
         edit(clone, PAPER, change)
         plan = load_plan({"scale": scale, "papers": ["pfedbayes"]}, clone)
         names.append(frozenset(cell.run.id for cell in plan.cells if cell.setting == "mnist-small"))
@@ -312,6 +322,7 @@ def test_a_shift_is_part_of_a_runs_name_and_its_samples_are_made_once_a_seed(clo
         (with_shift(severities=[6]), ["settings.mnist-small.shift.severities.0", "less than or equal to 5"]),
         (with_shift(choice="distinkt"), ["mnist-small.shift.choice", "did you mean 'distinct'?"]),
         (with_shift(kind="noisy"), ["mnist-small.shift.kind", "noisy-clients"]),
+        (with_shift(wraps_around=True), ["experiments.table1.preprocess", "expected mean 0, std 1"]),
         (with_shift(wraps_round=True), ["mnist-small.shift.wraps_round", "did you mean 'wraps_around'?"]),
     ],
 )  # fmt: skip

@@ -18,6 +18,7 @@ SCALE = PLAN.config.scale
 STORE = store_name(tracking_uri())
 DATABASE = ["mlflow.db"] if STORE == "local" else []
 RECEIPTS = f"results/tracking/{STORE}"
+FETCHED = {"inputs": "inputs.npy", "labels": "labels.npy", "tables": "tables.npz", "manifest": "manifest.json"}
 
 
 wildcard_constraints:
@@ -56,6 +57,13 @@ def shift_file(wildcards):
     """The shifted samples of a run, if it has a shift."""
     found = run_of(wildcards).shift_file
     return ancient(found) if found else []
+
+
+def dataset_files(wildcards):
+    """What `fetch` made: taken as it is where a digest answers for it, and looked at for its age where none does."""
+    files = {name: f"resources/{wildcards.dataset}/{file}" for name, file in FETCHED.items()}
+    known = PLAN.datasets[wildcards.dataset].sha256 is not None
+    return {name: ancient(file) if known else file for name, file in files.items()}
 
 
 def artefacts(paper, name):

@@ -9,15 +9,17 @@ rule fetch:
     output:
         inputs="resources/{dataset}/inputs.npy",
         labels="resources/{dataset}/labels.npy",
+        tables="resources/{dataset}/tables.npz",
         manifest="resources/{dataset}/manifest.json",
     log:
         "logs/fetch/{dataset}.log",
     resources:
-        mem_mb=2000,
+        mem_mb=lambda wildcards, attempt: 3000 * attempt,
         runtime=60,
     params:
         # Only what the arrays depend on: a new title must not fetch again.
         facts=lambda wildcards: PLAN.datasets[wildcards.dataset].model_dump(include=set(ArrayFacts.model_fields)),
+        code=lambda wildcards: PLAN.reader_code(wildcards.dataset),
     message:
         "fetch {wildcards.dataset}"
     script:
@@ -27,9 +29,7 @@ rule fetch:
 rule partition:
     """Give each client its samples, and compare the file with the committed list of splits."""
     input:
-        inputs=ancient(rules.fetch.output.inputs),
-        labels=ancient(rules.fetch.output.labels),
-        manifest=ancient(rules.fetch.output.manifest),
+        unpack(dataset_files),
     output:
         split="{root}/{dataset}/{split}/seed{seed}.npz",
     log:
@@ -40,6 +40,7 @@ rule partition:
     params:
         split=lambda wildcards: split_of(wildcards).model_dump(),
         committed=lambda wildcards, output: PLAN.committed_splits.get(output.split),
+        parts=lambda wildcards: PLAN.datasets[wildcards.dataset].test_per_class,
         code=code_digest("data.partition"),
     message:
         "partition {wildcards.dataset} by {wildcards.split}, seed {wildcards.seed}"
@@ -50,9 +51,7 @@ rule partition:
 rule corrupt:
     """Show every sample that clients hold as its client's noise model shows it."""
     input:
-        inputs=ancient(rules.fetch.output.inputs),
-        labels=ancient(rules.fetch.output.labels),
-        manifest=ancient(rules.fetch.output.manifest),
+        unpack(dataset_files),
         split=lambda wildcards: ancient(PLAN.split_file(shifted_run(wildcards))),
     output:
         shift="results/shifts/{dataset}/{split}/{shift}/seed{seed}.npz",

@@ -2,10 +2,8 @@
 rule evaluate:
     """Test every state a run kept: each model, client and metric."""
     input:
+        unpack(dataset_files),
         state=rules.train.output.state,
-        inputs=ancient(rules.fetch.output.inputs),
-        labels=ancient(rules.fetch.output.labels),
-        manifest=ancient(rules.fetch.output.manifest),
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
         shift=shift_file,
     output:

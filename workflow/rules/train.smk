@@ -2,9 +2,7 @@
 rule train:
     """Train one run, named by the digest of all that changes its numbers."""
     input:
-        inputs=ancient(rules.fetch.output.inputs),
-        labels=ancient(rules.fetch.output.labels),
-        manifest=ancient(rules.fetch.output.manifest),
+        unpack(dataset_files),
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
         shift=shift_file,
     output:

@@ -38,7 +38,7 @@ def commit(root: Path) -> list[str]:
 def needed_splits(root: Path) -> dict[str, Run]:
     """Path below `root` of every split that some paper needs at some scale, with a run that needs it.
 
-    Splits of a dataset whose digest is not known are left out: nobody could say whether they are the same.
+    Splits of a dataset whose digest is not known, or that nothing downloads, are left out.
     """
     papers = sorted(file.stem for file in (root / "config/papers").glob("*.yaml"))
     plans = [load_plan({"scale": scale, "papers": papers}, root) for scale in get_args(Scale)]
@@ -46,7 +46,7 @@ def needed_splits(root: Path) -> dict[str, Run]:
         f"data/{run.split_stem}.npz": run
         for plan in plans
         for run in plan.runs.values()
-        if plan.datasets[run.dataset].sha256 is not None
+        if plan.datasets[run.dataset].pinned
     }
 
 

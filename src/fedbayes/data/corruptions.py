@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +27,13 @@ Indices = NDArray[np.int64]
 # Corruptions that never look at NumPy's global generator, but take a seed.
 SEEDED = frozenset({"impulse_noise", "glass_blur"})
 
-# Last number of the path of the draws by which clients choose; for an image it is the severity, which counts from 1.
-CHOICE = 0
+# Last numbers of a stream's path. Paths of six numbers are of no split rule.
+CHOICE, NOISE = 0, 1
 
 
 def choose(shift: NoisyClients, clients: int, seed: int) -> tuple[NoiseModel, ...]:
     """The noise model of each client."""
-    models, draws = shift.noise_models, Draws(seed, 0, 0, CHOICE)
+    models, draws = shift.noise_models, Draws(seed, 0, 0, 0, 0, CHOICE)
     if shift.choice == "distinct":
         chosen = draws.shuffle(np.arange(len(models)))[:clients]
     else:
@@ -75,9 +77,22 @@ def corrupted(images: Images, samples: Indices, model: NoiseModel, seed: int) ->
     place = CORRUPTIONS.index(model.corruption)
     with _global_generator_kept():
         for row, (image, sample) in enumerate(zip(images, samples, strict=True)):
-            own_seed = Draws(seed, int(sample), place, model.severity).below(2**32, 1)
+            own_seed = Draws(seed, int(sample), place, model.severity, 0, NOISE).below(2**32, 1)
             found[row] = _corrupted(image, model, int(own_seed[0]))
     return found
+
+
+@cache
+def _library() -> Any:
+    """The corrupting function; imported late: it takes a second, which jobs that only read images should not pay."""
+    try:
+        from imagecorruptions import corrupt
+    except ImportError as error:
+        raise ConfigError(
+            f"the package imagecorruptions-imaug cannot be imported ({error}); where its OpenCV misses libraries of a "
+            "screen, run 'pip install --no-deps --force-reinstall opencv-python-headless'"
+        ) from None
+    return corrupt
 
 
 def _corrupted(image: Images, model: NoiseModel, seed: int) -> Images:
@@ -86,9 +101,7 @@ def _corrupted(image: Images, model: NoiseModel, seed: int) -> Images:
     The library answers in three channels to a grey image as well. Of these the green one is kept: it is the nearest to
     what a grey camera would see, while a mean of all three would weaken noise that is drawn for each of them.
     """
-    # Imported here: this takes a second, which jobs that only read corrupted images should not pay.
-    from imagecorruptions import corrupt
-
+    corrupt = _library()
     np.random.seed(seed)  # noqa: NPY002 (the library's generator)
     own = {"seed": seed} if model.corruption in SEEDED else {}
     pixels = np.ascontiguousarray(image.transpose(1, 2, 0))

@@ -38,7 +38,8 @@ class User(NamedTuple):
 def read(target: Path, data_root: Path | None) -> RawData:
     """The training files' samples, then the test files', each part by user in the order of their names.
 
-    A user may be in both parts (LEAF's `-t sample`) or in one (`-t user`), and has one number.
+    A user may be in both parts (LEAF's `-t sample`) or in one (`-t user`), and has one number. The division of the
+    files is only an order here: a split rule cuts each user's samples anew. LEAF's paper is white, EMNIST's black.
     """
     if data_root is None:
         raise ConfigError(
@@ -49,6 +50,8 @@ def read(target: Path, data_root: Path | None) -> RawData:
     parts = [_part(data_root, folder, files) for folder in FOLDERS]
     numbers = {name: number for number, name in enumerate(sorted(set(chain(*parts))))}
     owned = [(numbers[name], part[name]) for part in parts for name in sorted(part)]
+    if not owned:
+        raise ConfigError(f"{data_root / FOLDERS[0]}: LEAF's files hold no user; put good copies there")
     return RawData(
         np.concatenate([user.images for _, user in owned]),
         np.concatenate([user.labels for _, user in owned]),
@@ -77,9 +80,11 @@ def _part(root: Path, folder: str, files: list[RawFile]) -> dict[str, User]:
 def _users(path: Path, content: bytes) -> dict[str, User]:
     """All users of one file."""
     try:
-        whole = json.loads(content.decode("utf-8"), object_hook=_compact)
+        whole = json.loads(content.decode("utf-8"), object_pairs_hook=_mapping)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text (byte {error.start}); put a good copy there") from None
+    except _Twice as error:
+        raise ConfigError(f"{path}: the key {str(error)!r} is written twice; expected each user once") from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: not JSON ({error}); put a good copy there") from None
     kinds = {"users": list, "num_samples": list, "user_data": dict}
@@ -95,8 +100,17 @@ def _users(path: Path, content: bytes) -> dict[str, User]:
     return {name: _user(path, name, data[name], count) for name, count in zip(names, counts, strict=True)}
 
 
-def _compact(mapping: dict[str, Any]) -> dict[str, Any]:
+class _Twice(ValueError):
+    """A key that JSON would silently take the last value of."""
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A mapping just parsed, its pixels as bytes if it has any: as Python's numbers they take thirty times as much."""
+    mapping: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise _Twice(key)
+        mapping[key] = value
     pixels = _pixels(mapping["x"]) if "x" in mapping else None
     return mapping if pixels is None else mapping | {"x": pixels}
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbayes.config import ArrayFacts
+from fedbayes.data.arrays import npz_bytes, read_npy, read_npz
 from fedbayes.data.datasets import READERS
 from fedbayes.data.sources import RawData
 from fedbayes.io import read_json, replacing, write_json
@@ -29,7 +30,7 @@ class Dataset(NamedTuple):
 
 
 def fetch(name: str, facts: ArrayFacts, target: Path, data_root: Path | None) -> None:
-    """Write `inputs.npy`, `labels.npy`, other tables and, last, `manifest.json` of a dataset into `target`.
+    """Write `inputs.npy`, `labels.npy`, `tables.npz` and, last, `manifest.json` of a dataset into `target`.
 
     Args:
         name: the dataset's name in `config/datasets.yaml`.
@@ -43,8 +44,10 @@ def fetch(name: str, facts: ArrayFacts, target: Path, data_root: Path | None) ->
     _verify_labels(name, facts, raw)
     sha256 = array_digest(raw.inputs, raw.labels, raw.tables)
     _verify(name, facts, raw, sha256)
-    for table, array in ({"inputs": raw.inputs, "labels": raw.labels} | dict(raw.tables)).items():
-        _write_array(target / f"{table}.npy", array)
+    _write_array(target / "inputs.npy", raw.inputs)
+    _write_array(target / "labels.npy", raw.labels)
+    with replacing(target / "tables.npz") as part:
+        part.write_bytes(npz_bytes(raw.tables))
     write_json(
         target / "manifest.json",
         {
@@ -116,21 +119,36 @@ def is_fetched(target: Path, facts: ArrayFacts) -> bool:
         return False
     manifest = read_json(target / "manifest.json")
     parts = list(facts.test_per_class) if facts.test_per_class else None
-    return manifest["sha256"] == facts.sha256 and manifest.get("test_per_class") == parts and "tables" in manifest
+    whole = all((target / name).exists() for name in ("inputs.npy", "labels.npy", "tables.npz"))
+    return whole and manifest["sha256"] == facts.sha256 and manifest.get("test_per_class") == parts
 
 
 def load(target: Path) -> Dataset:
     """The dataset that `fetch` wrote into `target`; inputs stay on disk until they are touched."""
-    try:
-        manifest = read_json(target / "manifest.json")
-    except FileNotFoundError:
-        raise ConfigError(f"{target}: no fetched dataset (manifest.json is missing); run the rule 'fetch'") from None
-    inputs = np.load(target / "inputs.npy", mmap_mode="r", allow_pickle=False)
-    labels = np.load(target / "labels.npy", allow_pickle=False)
+    manifest = _manifest(target)
+    inputs = read_npy(target / "inputs.npy", on_disk=True)
+    labels = read_npy(target / "labels.npy")
     if not len(inputs) == len(labels) == manifest["samples"]:
         raise ConfigError(
             f"{target}: the manifest counts {manifest['samples']} samples, but there are {len(inputs)} inputs and "
             f"{len(labels)} labels; delete the folder and run the rule 'fetch' again"
         )
-    tables = {name: np.load(target / f"{name}.npy", allow_pickle=False) for name in manifest["tables"]}
+    tables = read_npz(target / "tables.npz", *manifest["tables"])
+    if "users" in tables and len(tables["users"]) != len(labels):
+        raise ConfigError(
+            f"{target / 'tables.npz'}: has users of {len(tables['users'])} samples, but there are {len(labels)}; "
+            "delete the folder and run the rule 'fetch' again"
+        )
     return Dataset(inputs, labels, manifest, tables)
+
+
+def _manifest(target: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = read_json(target / "manifest.json")
+    except FileNotFoundError:
+        raise ConfigError(f"{target}: no fetched dataset (manifest.json is missing); run the rule 'fetch'") from None
+    except ValueError as error:
+        raise ConfigError(
+            f"{target / 'manifest.json'}: not JSON ({error}); delete the folder and run the rule 'fetch' again"
+        ) from None
+    return found

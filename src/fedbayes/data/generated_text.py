@@ -27,12 +27,12 @@ NEWS_NOISE = 4_000
 # Topic words that a class shares with the class before it, and as many with the one behind it.
 NEWS_ARC = 20
 
-TWEET_USERS = 100
+TWEET_USERS = 30
 TWEETS_AT_LEAST, TWEETS_AT_MOST = 20, 60
 TWEET_LENGTH = 25
 TWEET_NOISE = 600
 MOOD_WORDS = 40
-TOPIC_WORDS = 300
+TOPIC_WORDS = 100
 # Topics that a user dislikes, and as many that he likes.
 TOPICS_OF_A_MOOD = 3
 
@@ -57,11 +57,11 @@ def cnews_like(target: Path, data_root: Path | None) -> RawData:
 
 
 def sent140_like(target: Path, data_root: Path | None) -> RawData:
-    """100 users with 20 to 60 tweets of 12 to 25 tokens each, negative or positive.
+    """30 users with 20 to 60 tweets of 12 to 25 tokens each, negative or positive.
 
     A fifth of the places is a word for a mood, the tweet's own four times out of five. Three tenths are topics of the
     user: in bad mood he talks of what he dislikes, in good mood of what he likes, so that what a topic tells depends on
-    the user. The 980 words have the rows behind padding and unknown words.
+    the user. The 780 words have the rows behind padding and unknown words.
     """
     draws = Draws(TWEET_SEED)
     sizes = TWEETS_AT_LEAST + draws.below(TWEETS_AT_MOST - TWEETS_AT_LEAST + 1, TWEET_USERS)

@@ -66,7 +66,10 @@ def _rows(stream: Bytes, shown: str, dtype: str, row: tuple[int, ...]) -> int:
             f"{shown}: not the expected IDX file: it begins with 0x{found.hex()}, not with the magic number "
             f"0x{magic.hex()}; put a good copy there"
         )
-    lengths = np.frombuffer(stream.read(4 * (1 + len(row))).ljust(4 * (1 + len(row)), b"\0"), ">u4").tolist()
+    header = stream.read(4 * (1 + len(row)))
+    if len(header) < 4 * (1 + len(row)):
+        raise ConfigError(f"{shown}: ends within its header; put a good copy there")
+    lengths = np.frombuffer(header, ">u4").tolist()
     if tuple(lengths[1:]) != row:
         raise ConfigError(f"{shown}: found rows of shape {lengths[1:]}, expected {list(row)}; put a good copy there")
     return int(lengths[0])

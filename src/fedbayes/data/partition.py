@@ -12,7 +12,7 @@ from fedbayes.data.draws import Draws
 from fedbayes.data.rules import dirichlet, feduab, iid, labels, pfedbayes, power_law, users
 from fedbayes.data.rules.types import VALIDATION, ClientIndices, Samples, floor, require
 from fedbayes.reading import ConfigError
-from fedbayes.split_rules import ClassFacts, JoinedSplit, Split
+from fedbayes.split_rules import SHARED_SAMPLES, ClassFacts, JoinedSplit, Split
 
 
 def samples_of(
@@ -55,6 +55,8 @@ def partition(samples: Samples, split: Split, seed: int) -> ClientIndices:
         split.population in (None, len(clients.train)),
         f"there are {len(clients.train)} clients, not {split.population}",
     )
+    if objection := split.objection_to_newcomers(len(clients.train)):
+        raise ConfigError(f"the split cannot be made: {objection}")
     if split.validation:
         clients = _with_validation(clients, split.validation, seed)
     _check_sizes(clients, split)
@@ -67,7 +69,7 @@ def _make(samples: Samples, split: Split, seed: int) -> ClientIndices:
     make, check = RULES[split.rule]
     clients: ClientIndices = make(samples, split, seed)
     check_range(clients, len(samples.labels))
-    if split.rule not in REUSE:
+    if split.rule not in SHARED_SAMPLES:
         check_disjoint(clients)
     check(samples, split, clients)
     return clients
@@ -129,5 +131,3 @@ RULES: dict[str, tuple[Callable[[Samples, Any, int], ClientIndices], Callable[[S
     "users": (users.make, users.check),
     "iid": (iid.make, iid.check),
 }
-# Rules that deal a sample again when its class is used up, as they say themselves.
-REUSE = frozenset({"feduab"})

@@ -38,9 +38,9 @@ def regenerate(root: Path) -> list[str]:
             fetched(root, row["dataset"]), split_of(json.loads(row["split"])), int(row["seed"]), root / path, row
         )
     if absent:
+        first = next(iter(absent))
         raise ConfigError(
-            f"{len(made)} of {len(rows)} splits made; without data: "
-            + "; ".join(f"{dataset} ({reason})" for dataset, reason in absent.items())
+            f"{len(made)} of {len(rows)} splits made; without data: {', '.join(absent)}; {first}: {absent[first]}"
         )
     dvc_add(root)
     return list(rows)

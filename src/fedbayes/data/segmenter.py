@@ -13,7 +13,8 @@ PACKAGE = "rjieba"
 def segmenter() -> RawFile:
     """The segmenter as the manifest of a dataset lists it: words depend on its version as they do on a raw file."""
     # The dictionary is inside the one compiled file.
-    (library,) = packaged(PACKAGE, "__init__.py").parent.glob(f"{PACKAGE}.*")
+    folder = packaged(PACKAGE, "__init__.py").parent
+    (library,) = (file for file in folder.glob(f"{PACKAGE}.*") if file.suffix in (".so", ".pyd"))
     return describe(library, f"{PACKAGE}-{version(PACKAGE)}/{library.name}")
 
 

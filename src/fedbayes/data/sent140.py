@@ -7,7 +7,8 @@ Words are in lower case. HTML entities are characters again, web addresses are `
 GloVe's script for tweets (the vectors of 6B know neither: zero). Clitics are words of their own, as in the texts those
 vectors were trained on (`do` `n't`, `it` `'s`), because negation matters here; the marks `. , ! ? ;` are words, and all
 else between words is dropped. LEAF's code neither lowers nor splits, so that GloVe does not know its `Don't`. A tweet
-of nothing but other marks is padding throughout.
+of nothing but other marks is padding throughout. LEAF also adds the 498 tweets of the manual test file to its pool,
+which are left out here: their users are not natural ones.
 
 Some ids of the full file occur with both targets. They stay, as in LEAF, whose data the published numbers rest on.
 """
@@ -34,7 +35,7 @@ from fedbayes.data.text import (
     vocabulary,
     writers,
 )
-from fedbayes.reading import choice
+from fedbayes.reading import choice, complain
 
 LENGTH = 25
 VECTOR = 300
@@ -43,6 +44,8 @@ TARGETS = {"0": 0, "4": 1}
 TWEETS = "sent140/training.1600000.processed.noemoticon.csv"
 SUBSET = "sent140/sentiment140_subset.csv"
 GLOVE = "glove/glove.6B.300d.txt"
+# Words of the file, which has no published sum: fewer mean that it was cut.
+GLOVE_WORDS = 400_000
 
 # The text may hold quotes of its own: it ends with the last one.
 _COLUMNS = re.compile('"([^"]*)",' * 5 + '"(.*)"')
@@ -139,12 +142,17 @@ def word_vectors(path: Path, wanted: set[str]) -> tuple[list[str], NDArray[np.fl
         wanted: words to take; of the others only the number of columns is checked.
     """
     known: dict[str, NDArray[np.float32]] = {}
+    at = 0
     for at, line in lines(path):
         word, *numbers = line.split(" ")
         if len(numbers) != VECTOR:
             raise complain_of(path, at, f"expected a word and {VECTOR} numbers; found {len(numbers)} columns behind it")
         if word in wanted and word not in known:
             known[word] = _vector(path, at, numbers)
+    if at < GLOVE_WORDS:
+        raise complain(
+            str(path), "", f"found {at} words, expected {GLOVE_WORDS}: the file was cut; put a good copy there"
+        )
     return list(known), np.vstack([np.zeros((FIRST_WORD, VECTOR), np.float32), *known.values()])
 
 

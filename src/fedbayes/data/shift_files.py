@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbayes.data.arrays import npz_bytes, read_npz
 from fedbayes.data.corruptions import noisy
 from fedbayes.data.fetch import Dataset, load
 from fedbayes.data.rules.types import ClientIndices, Indices
-from fedbayes.data.splits import canonical, npz_bytes, read_split_of
+from fedbayes.data.splits import canonical, read_split_of
 from fedbayes.io import file_sha256, replacing
 from fedbayes.reading import ConfigError
 from fedbayes.shifts import NoisyClients
@@ -51,21 +52,20 @@ def make_shift(dataset_folder: Path, split_file: Path, shift: NoisyClients, seed
 
 def shifted(dataset: Dataset, split_file: Path, shift: NoisyClients, seed: int, path: Path) -> NDArray[Any]:
     """The inputs of the whole dataset, those that clients hold replaced by what a shift file has in their place."""
-    manifest = read_noise(path)
+    arrays = read_npz(path, "samples", "inputs", "manifest")
+    manifest = json.loads(str(arrays["manifest"]))
     for key, expected in _origin(dataset, split_file, shift, seed).items():
         if manifest[key] != expected:
             raise ConfigError(f"{path}: made with another {key}; delete the file to have it made again")
     inputs = np.array(dataset.inputs)
-    with np.load(path, allow_pickle=False) as arrays:
-        inputs[arrays["samples"]] = arrays["inputs"]
+    inputs[arrays["samples"]] = arrays["inputs"]
     return inputs
 
 
 def read_noise(path: Path) -> dict[str, Any]:
     """What a shift file says of itself; under `noise` the noise model of each client."""
-    with np.load(path, allow_pickle=False) as arrays:
-        found: dict[str, Any] = json.loads(str(arrays["manifest"]))
-        return found
+    found: dict[str, Any] = json.loads(str(read_npz(path, "manifest")["manifest"]))
+    return found
 
 
 def _origin(dataset: Dataset, split_file: Path, shift: NoisyClients, seed: int) -> dict[str, Any]:

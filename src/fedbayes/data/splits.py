@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import zipfile
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedbayes.data.arrays import npz_bytes, read_npz
 from fedbayes.data.fetch import Dataset, load
 from fedbayes.data.partition import partition, samples_of
-from fedbayes.data.rules.types import ClientIndices, Indices
+from fedbayes.data.rules.types import ClientIndices, Indices, Samples
 from fedbayes.io import replacing
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import Split
@@ -58,8 +58,7 @@ def make_split(
 def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
     """The content of a split file."""
     dataset = load(dataset_folder)
-    samples = samples_of(dataset.labels, dataset.manifest["test_per_class"], dataset.tables.get("users"))
-    clients = partition(samples, split, seed)
+    clients = partition(dataset_samples(dataset), split, seed)
     manifest = {
         "dataset": dataset.manifest["name"],
         "dataset_sha256": dataset.manifest["sha256"],
@@ -76,11 +75,17 @@ def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
     return npz_bytes(arrays | {"manifest": np.array(canonical(manifest), dtype="<U")})
 
 
+def dataset_samples(dataset: Dataset) -> Samples:
+    """What split rules look at, of a fetched dataset."""
+    return samples_of(dataset.labels, dataset.manifest["test_per_class"], dataset.tables.get("users"))
+
+
 def read_split(path: Path) -> tuple[ClientIndices, dict[str, Any]]:
     """The indices and the manifest in a split file."""
-    with np.load(path, allow_pickle=False) as arrays:
-        parts = {part: _cut(arrays[f"{part}_index"], arrays[f"{part}_offsets"]) for part in ClientIndices._fields}
-        return ClientIndices(**parts), json.loads(str(arrays["manifest"]))
+    names = [f"{part}_{kind}" for part in ClientIndices._fields for kind in ("index", "offsets")]
+    arrays = read_npz(path, *names, "manifest")
+    parts = {part: _cut(arrays[f"{part}_index"], arrays[f"{part}_offsets"]) for part in ClientIndices._fields}
+    return ClientIndices(**parts), json.loads(str(arrays["manifest"]))
 
 
 def read_split_of(dataset: Dataset, path: Path) -> ClientIndices:
@@ -108,22 +113,6 @@ def split_row(path: str, content: bytes) -> dict[str, str]:
         "bytes": len(content),
     }
     return {column: str(row[column]) for column in COLUMNS}
-
-
-def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Arrays as `.npz`, byte by byte the same everywhere.
-
-    `np.savez` forces ZIP64 headers, whose bytes differ between versions of Python.
-    """
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            member = io.BytesIO()
-            np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-            info = zipfile.ZipInfo(f"{name}.npy")
-            info.create_system, info.external_attr = 3, 0o644 << 16
-            archive.writestr(info, member.getvalue())
-    return buffer.getvalue()
 
 
 def _cut(index: Indices, offsets: Indices) -> tuple[Indices, ...]:

@@ -13,6 +13,7 @@ from fedbayes.federation import rng, trees
 from fedbayes.federation.cohort import Guests, visit_all
 from fedbayes.federation.contract import Model, Visit
 from fedbayes.federation.loop import Federation, State, send
+from fedbayes.federation.resident import Shards
 
 # Test samples of a client predicted at once. A sampled prediction draws its noise per block, so this is numerics.
 BLOCK = 500
@@ -34,21 +35,21 @@ class Scores(NamedTuple):
     pooled: float
     clients: list[float]
 
-    def mean(self) -> float:
-        """Mean over clients, each counting once."""
-        return sum(self.clients) / len(self.clients)
-
-    def worst(self, metric: str) -> float:
-        """The worst client's value."""
-        return min(self.clients) if metric in HIGHER_IS_BETTER else max(self.clients)
+    def scopes(self, metric: str) -> dict[str, float]:
+        """The pooled value and, where there are clients, their mean, each counting once, and the worst of them."""
+        if not self.clients:
+            return {"pooled": self.pooled}
+        worst = min(self.clients) if metric in HIGHER_IS_BETTER else max(self.clients)
+        return {"pooled": self.pooled, "mean": sum(self.clients) / len(self.clients), "worst": worst}
 
 
 def predict_gm(federation: Federation, state: State) -> Predictions | None:
-    """The global model on every client's test set, or None where the method has no global model."""
+    """The global model on every client's test set or on the dataset's own; None where the method has none."""
     if federation.method.common is None:
         return None
-    model, everybody = federation.method.common(state.server), range(federation.data.population)
-    return _gathered(federation, [_probabilities(federation, model, everybody, False, int(state.round))])
+    shards = federation.data.whole or federation.data.test
+    model, owners = federation.method.common(state.server), range(len(shards.sizes))
+    return _gathered(federation, [_probabilities(federation, model, owners, False, int(state.round), shards)], shards)
 
 
 def predict_pm(federation: Federation, state: State) -> Predictions:
@@ -76,9 +77,9 @@ def _predict_adapted(federation: Federation, state: State, visit: Visit) -> dict
     for first in range(0, population, size):
         clients = range(first, min(first + size, population))
         for name, models in _adapted(federation, state, visit, clients).items():
-            found = _probabilities(federation, models, clients, True, int(state.round))
+            found = _probabilities(federation, models, clients, True, int(state.round), federation.data.test)
             parts.setdefault(name, []).append(found)
-    return {name: _gathered(federation, found) for name, found in parts.items()}
+    return {name: _gathered(federation, found, federation.data.test) for name, found in parts.items()}
 
 
 def _adapted(federation: Federation, state: State, visit: Visit, clients: range) -> dict[str, Model]:
@@ -97,6 +98,26 @@ def _adapted(federation: Federation, state: State, visit: Visit, clients: range)
     )
     models: dict[str, Model] = adapted.out
     return models
+
+
+class Scored(NamedTuple):
+    """Metrics of one model under a condition; `clients` is empty where the samples are nobody's own."""
+
+    clients: tuple[int, ...]
+    samples: int
+    metrics: dict[str, Scores]
+
+
+def scored(federation: Federation, model: str, predictions: Predictions) -> dict[str, Scored]:
+    """Every metric of a model, by condition: over the clients of each, or over the dataset's own test part."""
+    if model == "gm" and federation.data.whole is not None:
+        pooled = {name: Scores(score.pooled, []) for name, score in scores(predictions, (0,)).items()}
+        return {"clean": Scored((), len(predictions.labels), pooled)}
+    sizes = federation.data.test.sizes.tolist()
+    return {
+        condition: Scored(clients, sum(sizes[client] for client in clients), scores(predictions, clients))
+        for condition, clients in conditions(federation).items()
+    }
 
 
 def conditions(federation: Federation) -> dict[str, tuple[int, ...]]:
@@ -118,7 +139,9 @@ def scores(predictions: Predictions, clients: Sequence[int]) -> dict[str, Scores
     }
 
 
-def _probabilities(federation: Federation, model: Model, clients: range, stacked: bool, round_: int) -> Tensor:
+def _probabilities(
+    federation: Federation, model: Model, clients: range, stacked: bool, round_: int, shards: Shards
+) -> Tensor:
     """Probabilities `[client, largest, class]` of some clients' test samples, block by block, clients side by side.
 
     Args:
@@ -127,8 +150,9 @@ def _probabilities(federation: Federation, model: Model, clients: range, stacked
         clients: neighbours.
         stacked: which of the two.
         round_: rounds completed.
+        shards: whose samples are whose.
     """
-    data, largest = federation.data, federation.data.test.rows.shape[1]
+    data, largest = federation.data, shards.rows.shape[1]
     at_once = federation.lifting.clients_at_once(len(clients))
     size = min(at_once, max(1, AT_ONCE // min(BLOCK, largest)))
     run = federation.lifting.over(federation.method.predict, (0 if stacked else None, 0, 0))
@@ -141,16 +165,16 @@ def _probabilities(federation: Federation, model: Model, clients: range, stacked
             group = clients[first : first + size]
             blocks = []
             for block, begin in enumerate(range(0, largest, BLOCK)):
-                x = data.tests(slice(group.start, group.stop), slice(begin, begin + BLOCK))
+                x = data.tests(shards, slice(group.start, group.stop), slice(begin, begin + BLOCK))
                 blocks.append(run(own, x, rng.fold(keys[first : first + size], block)).mean(1))
             parts.append(torch.cat(blocks, 1))
     return torch.cat(parts)
 
 
-def _gathered(federation: Federation, parts: list[Tensor]) -> Predictions:
+def _gathered(federation: Federation, parts: list[Tensor], shards: Shards) -> Predictions:
     """All clients' predictions one after the other; padding is dropped."""
-    data, test = federation.data, federation.data.test
-    population, largest = test.rows.shape
-    held = torch.arange(largest, device=data.device) < test.sizes[:, None]
+    data = federation.data
+    population, largest = shards.rows.shape
+    held = torch.arange(largest, device=data.device) < shards.sizes[:, None]
     owners = torch.arange(population, device=data.device)[:, None].expand(-1, largest)
-    return Predictions(torch.cat(parts)[held], data.labels[test.rows][held], owners[held])
+    return Predictions(torch.cat(parts)[held], data.labels[shards.rows][held], owners[held])

@@ -38,6 +38,7 @@ class Resident:
     classes: int
     prepare: Prepare
     augment: Augment | None = None  # what training batches go through before they are prepared
+    whole: Shards | None = None  # the dataset's own test part as one client's, where the global model is tested on it
 
     @property
     def population(self) -> int:
@@ -61,8 +62,9 @@ class Resident:
 
     def augmented(self, rows: Tensor, keys: Tensor) -> Tensor:
         """Network inputs `[client, sample, ...]` of a training batch, each client's changed at random by its key."""
+        assert self.augment is not None
         stored = self.inputs.index_select(0, rows.flatten()).view(*rows.shape, *self.inputs.shape[1:])
-        return self.prepare(stored if self.augment is None else self.augment(stored, keys))
+        return self.prepare(self.augment(stored, keys))
 
     def window(self, first: int, clients: int, size: int, columns: slice) -> Tensor:
         """Inputs `[client, column, ...]`: one stretch of the training samples of neighbouring clients.
@@ -79,11 +81,11 @@ class Resident:
         x = stored[first : first + clients * size].view(clients, size, *stored.shape[1:])[:, columns]
         return x if self._prepared is not None else self.prepare(x)
 
-    def tests(self, clients: slice, columns: slice) -> Tensor:
-        """Network inputs `[client, column, ...]` of some clients' test samples."""
-        if self._tests is not None:
+    def tests(self, shards: Shards, clients: slice, columns: slice) -> Tensor:
+        """Network inputs `[client, column, ...]` of some clients' test samples, or of the dataset's own test part."""
+        if shards is self.test and self._tests is not None:
             return self._tests[clients, columns]
-        return self.samples(self.test.rows[clients, columns])
+        return self.samples(shards.rows[clients, columns])
 
     def facts(self, ids: Tensor, round_: int) -> Facts:
         """What the clients `ids` know of themselves."""
@@ -124,6 +126,7 @@ def lay_out(
     prepare: Prepare,
     device: torch.device,
     augment: Augment | None = None,
+    whole: np.ndarray | None = None,
 ) -> Resident:
     """The samples that clients hold, on a device: each client's training samples side by side, then all test samples.
 
@@ -136,18 +139,23 @@ def lay_out(
         prepare: stored values to network inputs.
         device: where the samples are to be.
         augment: random changes of training batches.
+        whole: rows that the global model is tested on instead of the clients' test samples.
     """
     held = np.concatenate(train)
-    tested, places = np.unique(np.concatenate(test), return_inverse=True)
+    parts = test if whole is None else [*test, whole]
+    tested, places = np.unique(np.concatenate(parts), return_inverse=True)
     order = np.concatenate([held, tested])
+    places = len(held) + places
+    owned = sum(map(len, test))
     return Resident(
         inputs=torch.from_numpy(inputs[order]).to(device),
         labels=torch.from_numpy(labels[order]).to(device),
         train=_shards(np.arange(len(held)), train, device),
-        test=_shards(len(held) + places, test, device),
+        test=_shards(places[:owned], test, device),
         classes=classes,
         prepare=prepare,
         augment=augment,
+        whole=None if whole is None else _shards(places[owned:], [whole], device),
     )
 
 

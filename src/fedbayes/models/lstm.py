@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedbayes.config import NetworkConfig
-from fedbayes.models.network import Network, look_up, uniform_linear
+from fedbayes.models.embedding import look_up
+from fedbayes.models.network import Network, uniform_linear
 from fedbayes.reading import ConfigError
 from fedbayes.tensors import Layer, Params
 

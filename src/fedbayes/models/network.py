@@ -8,7 +8,6 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from fedbayes.tensors import Layer, Params
 
@@ -29,8 +28,3 @@ def uniform_linear(
     bound = 1.0 / math.sqrt(bound_by or fan_in)
     weight = torch.empty(fan_out, fan_in).uniform_(-bound, bound, generator=stream)
     return weight, torch.empty(fan_out).uniform_(-bound, bound, generator=stream)
-
-
-def look_up(tokens: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
-    """The rows of a table: a map that is linear in the table and has no bias."""
-    return F.embedding(tokens, table)

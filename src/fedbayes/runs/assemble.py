@@ -11,7 +11,7 @@ import torch
 from fedbayes.config import Execution
 from fedbayes.data.fetch import Dataset, load
 from fedbayes.data.shift_files import shifted
-from fedbayes.data.splits import read_split_of
+from fedbayes.data.splits import dataset_samples, read_split_of
 from fedbayes.federation.contract import Feed, Method
 from fedbayes.federation.feed import steps_in
 from fedbayes.federation.inputs import (
@@ -57,6 +57,11 @@ def assemble(
     device = choose_device(execution.device)
     check_split(split_file, split_sha256)
     data = resident(spec, dataset_folder, split_file, shift_file, device)
+    check_tokens(spec, data)
+    newcomers = split_of(spec["split"]).held_out()
+    asked, trained = spec["training"]["clients_per_round"], data.population - len(newcomers)
+    if asked > trained:
+        raise ConfigError(f"training.clients_per_round: found {asked}; the split has {trained} clients that train")
     network = load_network(*_named(spec["network"]), data.shape, data.classes)
     method = load_method(*_named(spec["method"]), network)
     return Federation(
@@ -67,7 +72,7 @@ def assemble(
         clients_per_round=spec["training"]["clients_per_round"],
         trains=spec["training"]["trains"],
         lifting=choose_lifting(spec, method, network, data, execution),
-        newcomers=split_of(spec["split"]).held_out(),
+        newcomers=newcomers,
     )
 
 
@@ -103,6 +108,7 @@ def resident(
         prepare=prepared(spec["preprocess"], dataset),
         device=device,
         augment=crop_and_flip if spec["preprocess"].get("augment") else None,
+        whole=dataset_samples(dataset).rows("test") if spec["protocol"].get("gm_tests") == "whole" else None,
     )
 
 
@@ -114,8 +120,21 @@ def prepared(preprocess: dict[str, Any], dataset: Dataset) -> Prepare:
     if kind == "pixelwise":
         return standardise_pixelwise(torch.from_numpy(np.array(dataset.inputs)), torch.float32)
     if kind == "vectors":
+        if "vectors" not in dataset.tables:
+            name = dataset.manifest["name"]
+            raise ConfigError(f"preprocess.kind: 'vectors' needs a dataset with word vectors; {name!r} has none")
         return look_up_vectors(torch.from_numpy(dataset.tables["vectors"]))
     return as_stored
+
+
+def check_tokens(spec: dict[str, Any], data: Resident) -> None:
+    """Refuse tokens beyond the network's table of word vectors."""
+    rows = spec["network"].get("vocabulary")
+    if rows is not None and int(data.inputs.max()) >= rows:
+        raise ConfigError(
+            f"network {spec['network']['name']}: vocabulary: found {rows}; {spec['dataset']!r} has tokens up to "
+            f"{int(data.inputs.max())} and needs at least one row more"
+        )
 
 
 def check_split(file: Path, committed: str | None) -> None:

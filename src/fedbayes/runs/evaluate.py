@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fedbayes.config import Execution
-from fedbayes.evaluation.evaluate import Predictions, conditions, predict_all, scores
+from fedbayes.evaluation.evaluate import Predictions, predict_all, scored
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, start
 from fedbayes.io import EVALUATION_COLUMNS, read_state, write_rows
@@ -49,10 +49,9 @@ def _rows(federation: Federation, state: str, round_: int, model: str, predictio
     """Pooled values under client -1, then each client's own."""
     sizes = federation.data.test.sizes.tolist()
     rows: list[list[Any]] = []
-    for condition, clients in conditions(federation).items():
-        together = sum(sizes[client] for client in clients)
-        for metric, score in scores(predictions, clients).items():
-            rows.append([state, round_, model, condition, -1, together, metric, score.pooled])
+    for condition, (clients, samples, metrics) in scored(federation, model, predictions).items():
+        for metric, score in metrics.items():
+            rows.append([state, round_, model, condition, -1, samples, metric, score.pooled])
             for client, value in zip(clients, score.clients, strict=True):
                 rows.append([state, round_, model, condition, client, sizes[client], metric, value])
     return rows

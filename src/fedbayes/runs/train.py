@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedbayes.commit import commit
 from fedbayes.config import Execution
-from fedbayes.evaluation.evaluate import conditions, predict_gm, predict_pm, scores
+from fedbayes.evaluation.evaluate import predict_gm, predict_pm, scored
 from fedbayes.federation import checkpoint, trees
 from fedbayes.federation.loop import Federation, Report, State, rounds, start
 from fedbayes.io import ROUNDS_COLUMNS, write_json, write_rows, write_state
@@ -201,14 +201,12 @@ class _Session:
             predictions = (predict_pm if model == "pm" else predict_gm)(self.federation, self.state)
             if predictions is None:
                 continue
-            for condition, clients in conditions(self.federation).items():
-                found = scores(predictions, clients)
-                for metric, score in found.items():
-                    scopes = {"pooled": score.pooled, "mean": score.mean(), "worst": score.worst(metric)}
-                    for scope, value in scopes.items():
+            for condition, (_, _, metrics) in scored(self.federation, model, predictions).items():
+                for metric, score in metrics.items():
+                    for scope, value in score.scopes(metric).items():
                         self.progress.rows.append([self.done, model, condition, scope, metric, value])
                 if condition == "clean":
-                    accuracies[model] = found["accuracy"].pooled
+                    accuracies[model] = metrics["accuracy"].pooled
             best = self.progress.best.get(model, (-1.0, -1))[0]
             if first <= self.done <= last and accuracies[model] > best:
                 self.progress.best[model] = (accuracies[model], self.done)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from fedbayes.data.draws import Draws, Floats
-from fedbayes.data.rules.types import SHARES, ClientIndices, Indices, Samples, cut_by_share, require, whole_counts
+from fedbayes.data.rules.types import (
+    ORDER,
+    SHARES,
+    ClientIndices,
+    Indices,
+    Samples,
+    cut_by_share,
+    require,
+    whole_counts,
+)
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import DirichletSplit
 
@@ -18,7 +27,7 @@ def make(samples: Samples, split: DirichletSplit, seed: int) -> ClientIndices:
     counts = (_client_counts if split.law == "client" else _class_counts)(samples, split, seed)
     held: list[list[Indices]] = [[] for _ in range(split.clients)]
     for label, rows in enumerate(samples.by_class(split.pool)):
-        pieces = np.split(Draws(seed, label).shuffle(rows), np.cumsum(counts[:, label]))
+        pieces = np.split(Draws(seed, label, ORDER).shuffle(rows), np.cumsum(counts[:, label]))
         for client in range(split.clients):
             held[client].append(pieces[client])
     return cut_by_share([np.concatenate(pieces) for pieces in held], split.train_share, seed)

@@ -70,7 +70,11 @@ def counts_by(shares: Floats, size: int, draws: Draws) -> Indices:
 
 
 class _Dealer:
-    """Samples of each class in random order; a class that is used up is shuffled and dealt again from the start."""
+    """Samples of each class in random order; a class that is used up is shuffled and dealt again.
+
+    A client that gets the last samples of one turn and the first of the next gets none of them twice, unless it wants
+    more than there are.
+    """
 
     def __init__(self, pools: list[Indices], seed: int, purpose: int) -> None:
         self._pools = pools
@@ -82,8 +86,10 @@ class _Dealer:
         dealt = []
         for label, count in enumerate(counts.tolist()):
             while len(self._left[label]) < count:
+                last = self._left[label]
                 again = self._draws[label].shuffle(self._pools[label])
-                self._left[label] = np.concatenate([self._left[label], again])
+                own = np.isin(again, last)
+                self._left[label] = np.concatenate([last, again[~own], again[own]])
             dealt.append(self._left[label][:count])
             self._left[label] = self._left[label][count:]
         return np.concatenate(dealt)

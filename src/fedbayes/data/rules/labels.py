@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from fedbayes.data.draws import Draws
-from fedbayes.data.rules.types import HOLDERS, SHARES, ClientIndices, Indices, Samples, cut_by_share, floor, require
+from fedbayes.data.rules.types import (
+    HOLDERS,
+    ORDER,
+    SHARES,
+    ClientIndices,
+    Indices,
+    Samples,
+    cut_by_share,
+    floor,
+    require,
+)
 from fedbayes.split_rules import LabelsSplit
 
 # Swaps tried to free one client of a label it was dealt twice.
-MOST_SWAPS = 10_000
+MOST_SWAPS = 1000
 
 
 def make(samples: Samples, split: LabelsSplit, seed: int) -> ClientIndices:
@@ -20,24 +30,26 @@ def make(samples: Samples, split: LabelsSplit, seed: int) -> ClientIndices:
     ):
         if holders:
             counts = _shares(len(rows), len(holders), split, Draws(seed, label, SHARES))
-            pieces = np.split(Draws(seed, label, HOLDERS).shuffle(rows), np.cumsum(counts)[:-1])
+            pieces = np.split(Draws(seed, label, ORDER).shuffle(rows), np.cumsum(counts)[:-1])
             for client, piece in zip(holders, pieces, strict=True):
                 held[client].append(piece)
     return cut_by_share([np.concatenate(pieces) for pieces in held], split.train_share, seed)
 
 
 def holders_of(split: LabelsSplit, classes: int, seed: int) -> list[list[int]]:
-    """Clients that hold each class."""
+    """Clients that hold each class, in random order: the last one may take a larger share."""
     if split.holders == "ceil":
         return _first_come(split, classes, seed)
-    hands = _deal(split, classes, Draws(seed, 0, HOLDERS))
-    return [[client for client, hand in enumerate(hands) if label in hand] for label in range(classes)]
+    hands = _deal(split, classes, Draws(seed, 0, HOLDERS, 0))
+    held_by = [[client for client, hand in enumerate(hands) if label in hand] for label in range(classes)]
+    return [Draws(seed, label, HOLDERS).shuffle(np.array(own, int)).tolist() for label, own in enumerate(held_by)]
 
 
 def _deal(split: LabelsSplit, classes: int, draws: Draws) -> list[list[int]]:
     """Labels of each client: shuffled cards, each label on as many cards as it has holders.
 
-    A label dealt twice to a client is swapped for a random card of another client that suits both.
+    A label dealt twice to a client is swapped for a random card of another client that suits both. Where clients hold
+    nearly all labels hardly any card suits, and cards are dealt in an order that cannot fail.
     """
     k = split.labels_per_client
     cards = np.resize(draws.shuffle(np.arange(classes)), split.clients * k)
@@ -51,6 +63,18 @@ def _deal(split: LabelsSplit, classes: int, draws: Draws) -> list[list[int]]:
                 mine, theirs = hand[place], hands[other][there]
                 if other != client and theirs not in hand and mine not in hands[other]:
                     hand[place], hands[other][there] = theirs, mine
+            if hand.count(hand[place]) > 1:
+                return _deal_in_order(cards, split, classes, draws)
+    return hands
+
+
+def _deal_in_order(cards: Indices, split: LabelsSplit, classes: int, draws: Draws) -> list[list[int]]:
+    """The same cards, label by label to the clients with most free slots, ties at random: always exact (Gale-Ryser)."""
+    hands: list[list[int]] = [[] for _ in range(split.clients)]
+    for label in draws.shuffle(np.arange(classes)).tolist():
+        order = draws.shuffle(np.arange(split.clients)).tolist()
+        for client in sorted(order, key=lambda c: len(hands[c]))[: int((cards == label).sum())]:
+            hands[client].append(label)
     return hands
 
 
@@ -62,7 +86,7 @@ def _first_come(split: LabelsSplit, classes: int, seed: int) -> list[list[int]]:
         order = Draws(seed, label, HOLDERS).shuffle(np.arange(split.clients))
         chosen = order[free[order] > 0][: split.holders_of_a_class(classes)]
         free[chosen] -= 1
-        holders.append(sorted(chosen.tolist()))
+        holders.append(chosen.tolist())
     return holders
 
 

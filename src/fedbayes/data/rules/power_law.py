@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedbayes.data.draws import Draws, Floats
 from fedbayes.data.rules.types import SIZES, ClientIndices, Indices, Samples, cut_by_share, floor, require
-from fedbayes.split_rules import PowerLawSplit
+from fedbayes.split_rules import LEAST_OF_A_CLASS, PowerLawSplit
 
 
 def make(samples: Samples, split: PowerLawSplit, seed: int) -> ClientIndices:
@@ -28,7 +28,8 @@ def make(samples: Samples, split: PowerLawSplit, seed: int) -> ClientIndices:
 def counts(available: list[int], split: PowerLawSplit, seed: int) -> Indices:
     """Samples `[client, class]`: what everybody gets beforehand, then by the log-normal draws while a class lasts.
 
-    A holder whose share no longer fits gets none of it, as in FedProx's generators (`idx + n < len`).
+    A holder whose share no longer fits gets none of it, as in FedProx's generator for MNIST (`idx + n < len`). Its
+    generator for FEMNIST would start the class anew there, so that clients share images; here none is shared.
     """
     classes = len(available)
     holds = np.zeros((split.clients, classes), bool)
@@ -58,11 +59,11 @@ def _by_shares(
 def _by_samples(
     available: Indices, holds: NDArray[np.bool_], split: PowerLawSplit, seed: int
 ) -> tuple[Indices, Indices]:
-    """FEMNIST: a client's size is log-normal plus `least`, spread evenly over its classes."""
+    """FEMNIST: a client's size is log-normal plus `least`, spread evenly over its classes, at least two of each."""
     k = split.labels_per_client
-    first = holds * -(-split.least // k)
-    sizes = [float(_log_normal(split, Draws(seed, client, SIZES), 1)[0]) for client in range(len(holds))]
-    return first, holds * np.array([floor(size / k) for size in sizes])[:, None]
+    sizes = [float(_log_normal(split, Draws(seed, client, SIZES), 1)[0]) + split.least for client in range(len(holds))]
+    each = np.array([max(LEAST_OF_A_CLASS, floor(size / k)) for size in sizes])
+    return holds * LEAST_OF_A_CLASS, holds * (each - LEAST_OF_A_CLASS)[:, None]
 
 
 def _log_normal(split: PowerLawSplit, draws: Draws, count: int) -> Floats:

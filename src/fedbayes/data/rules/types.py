@@ -15,7 +15,7 @@ Indices = NDArray[np.int64]
 
 # Second numbers of a stream's path, so that two purposes of one client never share bits. The first number is the client
 # or class; a path of one number alone is a client's order.
-VALIDATION, SHARES, HOLDERS, SIZES, TESTS = 1, 2, 3, 4, 5
+VALIDATION, SHARES, HOLDERS, SIZES, TESTS, ORDER = 1, 2, 3, 4, 5, 6
 
 
 class Samples(NamedTuple):
