@@ -119,6 +119,7 @@ def test_the_papers_splits_fit(name: str, split: dict[str, Any]) -> None:
 FEDUAB = cnn.Config(channels=(32, 32, 32), kernel=3, padding=0, pooled=(True, True, False), hidden=(64,))
 LR_BPFL = cnn.Config(channels=(32, 64, 128), kernel=3, padding=1, pooled=(True, True, True), hidden=(512, 256))
 PERCEPTRON = mlp.Config(hidden=(100,))
+LOGISTIC = mlp.Config(hidden=())
 
 
 def accuracy_after(steps: int, lr: float, network: Network, raw: RawData, training: int) -> float:
@@ -149,6 +150,7 @@ def accuracy_after(steps: int, lr: float, network: Network, raw: RawData, traini
         ("cifar100-like", FEDUAB, 200, 2e-3, 0.1, 0.5),
         ("fashion-mnist-like", PERCEPTRON, 200, 1e-3, 0.5, 0.95),
         ("femnist-like", PERCEPTRON, 200, 1e-3, 0.5, 0.95),
+        ("femnist-like", LOGISTIC, 200, 1e-3, 0.3, 0.9),  # Self-FL's network on FEMNIST
     ],
 )
 def test_the_papers_networks_learn_them_but_not_at_once(
