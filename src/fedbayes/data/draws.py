@@ -1,7 +1,8 @@
-"""Random numbers for data that must be the same everywhere and for ever.
+"""Random numbers for data that must be the same everywhere.
 
 NumPy keeps the bits of PCG64 and SeedSequence, but not what its `Generator` makes of them, so everything here is made
-from raw bits: a newer NumPy gives the same splits and the same generated datasets.
+from raw bits: a newer NumPy gives the same orders and counts. Normal and Dirichlet draws go through SciPy's inverse
+distribution functions, whose last digit may differ elsewhere; who stores them rounds them (`rounded`, whole counts).
 """
 
 from __future__ import annotations
