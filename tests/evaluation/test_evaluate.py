@@ -56,6 +56,15 @@ def test_personal_models_are_tested_on_their_own_client_only(federation: Federat
         torch.testing.assert_close(found.probs[found.clients == client], expected.detach(), rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_personal_models_predict_the_same_however_many_are_in_memory(chunk: int) -> None:
+    whole = toy.federation()
+    state, _ = advance(whole, start(whole))
+    expected, found = predict_pm(whole, state), predict_pm(toy.federation(chunk=chunk), state)
+    assert torch.equal(found.probs, expected.probs)
+    assert torch.equal(found.labels, expected.labels) and torch.equal(found.clients, expected.clients)
+
+
 def test_testing_changes_nothing(federation: Federation) -> None:
     state = start(federation)
     predict_pm(federation, state)

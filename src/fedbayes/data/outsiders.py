@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbayes.data.fetch import load
-from fedbayes.data.partition import samples_of
+from fedbayes.data.splits import dataset_samples
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import Pool
 
@@ -70,7 +70,7 @@ def outsiders(
             f"{folder}: the dataset has no test part of its own (test_per_class in config/datasets.yaml), so its part "
             f"{part!r} is not known; allowed: 'all'"
         )
-    rows = samples_of(others.labels, others.manifest["test_per_class"]).rows(part)
+    rows = dataset_samples(others).rows(part)
     like = LOOKALIKES.get((known.manifest["name"], others.manifest["name"]), frozenset())
     resembles = np.isin(others.labels[rows], sorted(like))
     if lookalikes == "drop":

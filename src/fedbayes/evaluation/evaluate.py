@@ -75,10 +75,12 @@ def _predict_adapted(federation: Federation, state: State, visit: Visit) -> dict
     size = federation.lifting.clients_at_once(population)
     parts: dict[str, list[Tensor]] = {}
     for first in range(0, population, size):
-        clients = range(first, min(first + size, population))
+        # The last group reaches back to be as large as the others: a compiled step serves one number of clients.
+        begin = min(first, population - size)
+        clients = range(begin, begin + size)
         for name, models in _adapted(federation, state, visit, clients).items():
             found = _probabilities(federation, models, clients, True, int(state.round), federation.data.test)
-            parts.setdefault(name, []).append(found)
+            parts.setdefault(name, []).append(found[first - begin :])
     return {name: _gathered(federation, found, federation.data.test) for name, found in parts.items()}
 
 

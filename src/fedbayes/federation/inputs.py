@@ -40,7 +40,12 @@ def normalise(mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -
     """Pixels 0-255 to (x / 255 - mean) / std for each channel: one multiplication and one addition."""
     scale = 1.0 / (255.0 * torch.tensor(std, dtype=torch.float64))
     shift = -torch.tensor(mean, dtype=torch.float64) / torch.tensor(std, dtype=torch.float64)
-    on = _on_device(*(constant.to(dtype)[:, None, None] for constant in (scale, shift)))
+    return _scaled_and_shifted(scale[:, None, None], shift[:, None, None], dtype)
+
+
+def _scaled_and_shifted(scale: Tensor, shift: Tensor, dtype: torch.dtype) -> Prepare:
+    """Stored values to `scale * x + shift`."""
+    on = _on_device(scale.to(dtype), shift.to(dtype))
 
     def prepare(x: Tensor) -> Tensor:
         a, b = on(x.device)
@@ -61,13 +66,7 @@ def standardise_pixelwise(everything: Tensor, dtype: torch.dtype) -> Prepare:
     mean = torch.stack([block.double().sum(0) for block in blocks]).sum(0) / len(everything)
     squares = torch.stack([(block.double() - mean).square().sum(0) for block in blocks]).sum(0)
     std = (squares / len(everything)).sqrt() + PIXELWISE_FLOOR
-    on = _on_device((1.0 / std).to(dtype), (-mean / std).to(dtype))
-
-    def prepare(x: Tensor) -> Tensor:
-        a, b = on(x.device)
-        return torch.addcmul(b, x.to(dtype), a)
-
-    return prepare
+    return _scaled_and_shifted(1.0 / std, -mean / std, dtype)
 
 
 def look_up_vectors(table: Tensor) -> Prepare:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import torch
@@ -46,10 +47,11 @@ class Federation:
     lifting: Lifting
     newcomers: tuple[int, ...] = ()  # clients that never take part in training
 
-    @property
+    @cached_property
     def trained(self) -> tuple[int, ...]:
         """Clients that may take part in training."""
-        return tuple(client for client in range(self.data.population) if client not in set(self.newcomers))
+        new = set(self.newcomers)
+        return tuple(client for client in range(self.data.population) if client not in new)
 
     def key(self, purpose: str) -> Tensor:
         """The first key of a purpose under this federation's seed."""

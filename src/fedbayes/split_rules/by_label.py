@@ -14,7 +14,25 @@ from fedbayes.split_rules.facts import ClassFacts, Pool
 LEAST_OF_A_CLASS = 2
 
 
-class PFedBayesSplit(ClientsSplit):
+class FixedLabelsSplit(ClientsSplit):
+    """Base of rules by which a client's number decides its labels."""
+
+    labels_per_client: PositiveInt
+
+    def client_labels(self, client: int, classes: int) -> list[int]:
+        """Labels of a client."""
+        raise NotImplementedError
+
+    def holders(self, classes: int) -> list[int]:
+        """Clients that hold each class."""
+        counts = [0] * classes
+        for client in range(self.clients):
+            for label in self.client_labels(client, classes):
+                counts[label] += 1
+        return counts
+
+
+class PFedBayesSplit(FixedLabelsSplit):
     """Blocks of the pooled dataset, a few labels a client (pFedBayes, section 5.1 and its data generator)."""
 
     rule: Literal["pfedbayes"]
@@ -38,12 +56,8 @@ class PFedBayesSplit(ClientsSplit):
             return too_many_labels(self.labels_per_client, classes)
         if facts.per_class is None:
             return None
-        holders = [0] * classes
-        for client in range(self.clients):
-            for label in self.client_labels(client, classes):
-                holders[label] += 1
         block = self.train_per_class + self.test_per_class
-        for label, (wanted, available) in enumerate(zip(holders, facts.per_class, strict=True)):
+        for label, (wanted, available) in enumerate(zip(self.holders(classes), facts.per_class, strict=True)):
             if wanted * block > available:
                 return (
                     f"class {label} must give {wanted} clients {block} samples each "
@@ -92,7 +106,7 @@ class LabelsSplit(ClientsSplit):
         return None
 
 
-class PowerLawSplit(ClientsSplit):
+class PowerLawSplit(FixedLabelsSplit):
     """Consecutive labels a client and log-normal sizes (FedProx's generators for MNIST and FEMNIST)."""
 
     rule: Literal["power-law"]
@@ -120,12 +134,10 @@ class PowerLawSplit(ClientsSplit):
             return too_many_labels(self.labels_per_client, classes)
         if self.sizes == "shares" and self.least * self.labels_per_client < 2:
             return f"least is {self.least}: every client needs a training and a test sample beforehand"
-        holders = [0] * classes
-        for client in range(self.clients):
-            for label in self.client_labels(client, classes):
-                holders[label] += 1
+        if facts.per_class is None:
+            return None
         each = self.least if self.sizes == "shares" else LEAST_OF_A_CLASS
-        for label, (wanted, available) in enumerate(zip(holders, facts.per_class or (), strict=False)):
+        for label, (wanted, available) in enumerate(zip(self.holders(classes), facts.per_class, strict=True)):
             if wanted * each > available:
                 return (
                     f"class {label} must give {wanted} clients {each} samples each beforehand, but has only {available}"
