@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch.pyfunctorch import VmapInterpreter, retrieve_all_functorch_interpreters
 from torch.utils import _pytree as pytree
+
+
+@dataclass
+class Count:
+    """Gradients worked out while this was open."""
+
+    gradients: int = 0
+
+
+_open: list[Count] = []
+
+
+@contextmanager
+def counting() -> Iterator[Count]:
+    """Count the gradients worked out in the block, in eager code; under vmap one for each entry of the axis."""
+    count = Count()
+    _open.append(count)
+    try:
+        yield count
+    finally:
+        _open.pop()
 
 
 def grad_and_value(function: Callable[..., Tensor]) -> Callable[..., tuple[Any, Tensor]]:
@@ -20,6 +45,8 @@ def grad_and_value(function: Callable[..., Tensor]) -> Callable[..., tuple[Any, 
     by_transform = torch.func.grad_and_value(function)
 
     def found(at: Any, *rest: Any) -> tuple[Any, Tensor]:
+        if _open:
+            _open[-1].gradients += _side_by_side()
         if _is_transformed() or _is_differentiated(at, rest):
             both: tuple[Any, Tensor] = by_transform(at, *rest)
             return both
@@ -33,6 +60,12 @@ def grad_and_value(function: Callable[..., Tensor]) -> Callable[..., tuple[Any, 
         return pytree.tree_unflatten(grads, shape), value.detach()
 
     return found
+
+
+def _side_by_side() -> int:
+    """How many evaluations one call stands for: the product of the axes that are being vmapped over."""
+    levels = retrieve_all_functorch_interpreters()
+    return math.prod(level.batch_size() for level in levels if isinstance(level, VmapInterpreter))
 
 
 def _is_transformed() -> bool:

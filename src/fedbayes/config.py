@@ -28,6 +28,7 @@ from fedbayes.split_rules import AnySplit, ClassFacts
 
 Scale = Literal["smoke", "reduced", "paper"]
 ModelKind = Literal["pm", "gm"]
+Personal = Literal["broadcast", "trained", "fine-tuned", "adapted"]
 
 
 def _once(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -154,11 +155,29 @@ class Protocol(Record):
         "clients",
         description="What the global model is tested on: the clients' test sets, or the dataset's own test part, once.",
     )
+    personal: Personal | None = Field(
+        None,
+        description="When the personal model is tested. broadcast: after the broadcast, before any local work; "
+        "trained: as the client's last training visit left it; fine-tuned: after the broadcast and one local visit "
+        "more; adapted: after the broadcast and `adapt_batches`. Absent: as the method's own paper does it.",
+    )
+    adapt_batches: PositiveInt | None = Field(None, description="Of `adapted`: batches of training data it takes.")
+    newcomer_visits: PositiveInt = Field(
+        1, description="Local visits of a client that was not in training, before it is tested; what is shared stays."
+    )
+
+    @model_validator(mode="after")
+    def has_batches_to_adapt_on(self) -> Protocol:
+        """Only `adapted` takes a number of batches, and needs it."""
+        if (self.personal == "adapted") != (self.adapt_batches is not None):
+            raise ValueError("adapt_batches belongs to `personal: adapted`, which needs it, and to no other")
+        return self
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The plain test keeps the form, and so runs keep the names, it had before there was another.
-        return {k: v for k, v in handler(self).items() if (k, v) != ("gm_tests", "clients")}
+        plain = {"gm_tests": "clients", "personal": None, "adapt_batches": None, "newcomer_visits": 1}
+        return {k: v for k, v in handler(self).items() if k not in plain or v != plain[k]}
 
 
 class NetworkChoice(BaseModel):
@@ -197,6 +216,7 @@ class MethodEntry(Record):
     method: str = Field(description="File name under `src/fedbayes/methods/`.")
     presets: Names = Field(("paper",), description="Presets to run, each its own row.")
     set: dict[str, Any] = Field(default_factory=dict, description="Fields of the method this paper sets itself.")
+    training: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `training`.")
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     protocol: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `protocol`.")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from fedbayes.tensors import Params
 
 # Adam's constants: the defaults of torch.optim.Adam, which every paper here uses.
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+
+
+# By name: an AdamState, or a velocity; nothing where an optimiser keeps nothing.
+OptimiserState = dict[str, Any]
 
 
 def sgd(params: Params, grads: Params, lr: Tensor) -> Params:
@@ -56,3 +61,45 @@ def adam(vector: Tensor, grad: Tensor, state: AdamState, lr: Tensor) -> tuple[Te
     second = state.second + (share_second * grad * grad - share_second * state.second)
     moved = vector - lr * first / (second.sqrt() + EPSILON)
     return moved, AdamState(first, second, first_correction, second_correction)
+
+
+class Optimiser(NamedTuple):
+    """A way to descend on weights by name; its state is a tree of tensors, so a client may keep it or not."""
+
+    start: Callable[[Params], OptimiserState]
+    step: Callable[[Params, Params, OptimiserState], tuple[Params, OptimiserState]]
+
+
+def optimiser(
+    kind: Literal["sgd", "adam"], lr: float, momentum_decay: float = 0.0, weight_decay: float = 0.0
+) -> Optimiser:
+    """SGD with momentum, or Adam.
+
+    Args:
+        kind: which of the two.
+        lr: step size.
+        momentum_decay: of SGD's velocity; 0 for none.
+        weight_decay: L2 pull towards 0, on weights and not on biases (FedRep's code); added to the gradient.
+    """
+    # 0-dim tensors, not Python numbers: a compiled step then serves every learning rate.
+    rate, decay, pull = (torch.tensor(v, dtype=torch.float64) for v in (lr, momentum_decay, weight_decay))
+
+    def pulled(params: Params, grads: Params) -> Params:
+        if not weight_decay:
+            return grads
+        return {n: g + pull * params[n] if n.endswith(".weight") else g for n, g in grads.items()}
+
+    def start(params: Params) -> OptimiserState:
+        if kind == "adam":
+            return {name: adam_start(w) for name, w in params.items()}
+        return {name: torch.zeros_like(w) for name, w in params.items()} if momentum_decay else {}
+
+    def step(params: Params, grads: Params, state: OptimiserState) -> tuple[Params, OptimiserState]:
+        slopes = pulled(params, grads)
+        if kind == "adam":
+            both = {name: adam(params[name], slopes[name], state[name], rate) for name in params}
+            return {name: moved for name, (moved, _) in both.items()}, {name: new for name, (_, new) in both.items()}
+        velocity = momentum(state, slopes, decay) if momentum_decay else {}
+        return sgd(params, velocity or slopes, rate), velocity
+
+    return Optimiser(start, step)

@@ -111,6 +111,7 @@ class Cell:
     run: Run = field(hash=False)
     dataset_title: str = ""
     stand_in_for: str = ""
+    marks: str = ""  # what must be known of the method's fields wherever the number stands
     reduction: str = ""
     published_table: str = ""
     published_dataset: str = ""
@@ -403,12 +404,13 @@ class _Planner:
         exact = self.spec(where, experiment, setting, entry, preset, ScaleChanges(seeds=(0,)))
         actual = exact if isinstance(scale, PaperScale) else self.spec(where, experiment, setting, entry, preset, scale)
         facts = self.datasets[actual["dataset"]]
+        marks = self.marks(actual["method"])
         return [
             Cell(
                 paper=paper,
                 experiment=where.experiment,
                 setting=where.setting,
-                variant=setting.variant,
+                variant=", ".join(filter(None, [setting.variant, marks])),
                 method=where.method,
                 preset=preset,
                 scale=self.config.scale,
@@ -416,6 +418,7 @@ class _Planner:
                 run=Run(actual | {"seed": seed}),
                 dataset_title=facts.title,
                 stand_in_for=self.datasets[facts.stand_in_for].title if facts.stand_in_for else "",
+                marks=marks,
                 reduction=reduction(exact, actual),
                 published_table=experiment.published_table or "",
                 published_dataset=setting.published.dataset if setting.published else "",
@@ -567,6 +570,12 @@ class _Planner:
             raise complain(where.file, f"{at}.presets", "unknown preset: " + choice(preset, presets.presets))
         values = presets.presets[preset] | entry.set
         return {"name": entry.method} | fill(known[entry.method], values, where.file, f"{at}.set")
+
+    def marks(self, method: dict[str, Any]) -> str:
+        """Values of a method's fields whose schema says that they mark a result: `adapted on test data`."""
+        fields = self.schema["methods"][method["name"]]["properties"]
+        found = [field.get("marks", {}).get(str(method[name])) for name, field in fields.items()]
+        return ", ".join(filter(None, found))
 
 
 @dataclass(frozen=True)

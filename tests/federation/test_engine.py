@@ -42,7 +42,7 @@ def test_chunks_change_no_bit(lift: str, feed: Feed) -> None:
 def three_phases(federation: Federation) -> Federation:
     """FedAvg whose visit trains, then takes two steps on test data, then trains again."""
     begin, (phase,), end = federation.method.train
-    phases = (phase, phase._replace(feed=Feed(4, 2, split="test")), phase)
+    phases = (phase, phase._replace(feed=lambda feed: feed._replace(amount=2, split="test")), phase)
     return replace(federation, method=federation.method._replace(train=Visit(begin, phases, end)))
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import toy
-from fedbayes.evaluation.evaluate import conditions, predict_pm, scores
+from fedbayes.evaluation.evaluate import conditions, predict_all, predict_pm, scored, scores
 from fedbayes.federation.loop import choose, rounds, start
 
 
@@ -46,9 +46,11 @@ def test_newcomers_are_scored_apart() -> None:
     federation = replace(toy.federation(), newcomers=(1,))
     assert conditions(federation) == {"clean": (0, 2), "new": (1,)}
     assert conditions(toy.federation()) == {"clean": (0, 1, 2)}
-    found = predict_pm(federation, start(federation))
-    everybody = scores(found, (0, 1, 2))["accuracy"].clients
-    clean, new = (scores(found, clients)["accuracy"] for clients in conditions(federation).values())
+    everybody = scores(predict_pm(toy.federation(), start(toy.federation())), (0, 1, 2))["accuracy"].clients
+    found = scored(federation, "pm", predict_all(federation, start(federation))["pm"])
+    clean, new = (found[condition].metrics["accuracy"] for condition in ("clean", "new"))
     assert clean.clients == [everybody[0], everybody[2]]
     assert new.clients == [everybody[1]] == [new.pooled]
     assert clean.pooled == pytest.approx(clean.scopes("accuracy")["mean"]), "test sets are of equal size"
+    followed = scored(federation, "pm", predict_pm(federation, start(federation)))
+    assert followed.keys() == {"clean"}, "what brings newcomers to their models waits for the end of training"

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedbayes.federation import resident
+from fedbayes.federation.contract import Feed
 from fedbayes.federation.inputs import normalise
 from fedbayes.federation.resident import Resident, lay_out
 
@@ -31,9 +32,10 @@ def test_half_and_half_maps_bytes_to_minus_one_and_one() -> None:
 def test_facts_count_only_the_rows_a_client_holds() -> None:
     rows = [np.array([0, 1, 4]), np.array([2]), np.array([], dtype=np.int64)]
     data = lay_out(np.zeros((5, 1)), np.array([0, 0, 1, 1, 2]), rows, rows, 3, lambda x: x, CPU)
-    facts = data.facts(torch.tensor([0, 1, 2]), 7)
+    facts = data.facts(torch.tensor([0, 1, 2]), 7, Feed(batch=2, amount=1, unit="epochs"))
     assert facts.size.tolist() == [3, 1, 0] and facts.round.tolist() == [7, 7, 7]
     assert facts.counts.tolist() == [[2, 0, 1], [0, 1, 0], [0, 0, 0]]
+    assert facts.batch.tolist() == [2, 1, 0] and facts.steps.tolist() == [2, 1, 0]
 
 
 def pictures() -> Tensor:

@@ -41,15 +41,22 @@ def changes(package: Path, file: str, old: str, new: str, *modules: str) -> bool
 def test_comments_docstrings_and_layout_do_not_count(package: Path) -> None:
     assert not changes(package, "methods/fedavg.py", "Idea: clients", "Idea: some clients", "methods.fedavg")
     assert not changes(package, "methods/fedavg.py", "# 0-dim tensors", "# Small tensors", "methods.fedavg")
-    assert not changes(package, "methods/fedavg.py", "    init=init,\n", "    init = init,\n", "methods.fedavg")
+    assert not changes(package, "methods/fedavg.py", "    join=join,\n", "    join = join,\n", "methods.fedavg")
 
 
 def test_code_counts(package: Path) -> None:
-    assert changes(package, "methods/fedavg.py", "work.steps + 1", "work.steps + 2", "methods.fedavg")
+    assert changes(
+        package,
+        "methods/fedavg.py",
+        "weights, velocity, work.meter.add(loss)",
+        "weights, velocity, work.meter.add(2 * loss)",
+        "methods.fedavg",
+    )
 
 
 def test_what_a_method_imports_counts_and_the_engine_does_not(package: Path) -> None:
     assert changes(package, "optim.py", "- lr *", "- 2 * lr *", "methods.fedavg")
+    assert changes(package, "parts/weights.py", "self.steps + 1", "self.steps + 2", "methods.fedavg")
     assert changes(package, "bayes/layers.py", "return op(x", "return 2 * op(x", "methods.fedavg")
     assert not changes(package, "federation/feed.py", "wanted = steps", "wanted = 1 * steps", "methods.fedavg")
     assert not changes(package, "models/mlp.py", "F.relu", "F.gelu", "methods.fedavg")

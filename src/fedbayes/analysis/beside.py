@@ -10,7 +10,7 @@ from fedbayes.analysis.published import Meaning
 from fedbayes.analysis.verdict import objections, verdict
 
 # Columns that come from the summary as they are; those of SEEDS belong to the selection that is compared.
-CARRIED = ["experiment", "variant", "preset", "scale", "stand_in_for", "reduction"]
+CARRIED = ["experiment", "variant", "preset", "scale", "stand_in_for", "marks", "reduction"]
 SEEDS = ["seeds", "seed_list", "runs", "diverged"]
 
 
@@ -67,7 +67,13 @@ def _mean(tested: pd.DataFrame, selection: str, scope: str) -> float:
 
 def _judged(row: dict[str, Any], meaning: Meaning) -> dict[str, str]:
     reasons = objections(
-        row["scale"], row["stand_in_for"], int(row["seeds"]), row["doubtful"], row["published"], row["ours"]
+        row["scale"],
+        row["stand_in_for"],
+        int(row["seeds"]),
+        row["doubtful"],
+        row["published"],
+        row["ours"],
+        row["marks"],
     )
     if reasons:
         return {"verdict": "", "why_no_verdict": "; ".join(reasons)}

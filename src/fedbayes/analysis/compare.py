@@ -24,7 +24,8 @@ from fedbayes.reading import choice, complain
 
 COLUMNS = ["paper", "paper_name", "table", "dataset", "setting", "method", "metric", "model", "our_metric"]
 COLUMNS += ["scope", "printed", "unit", "published", "published_std", "doubtful", "note", "status", "experiment"]
-COLUMNS += ["our_setting", "variant", "preset", "scale", "ran_on", "stand_in_for", "seeds", "seed_list", "diverged"]
+COLUMNS += ["our_setting", "variant", "preset", "scale", "ran_on", "stand_in_for", "marks", "seeds"]
+COLUMNS += ["seed_list", "diverged"]
 COLUMNS += ["ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100", "ours_client_mean", "ours_worst_client"]
 COLUMNS += ["difference", "verdict", "why_no_verdict", "reduction", "runs"]
 

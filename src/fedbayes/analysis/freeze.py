@@ -26,6 +26,7 @@ COLUMNS = ["paper", "paper_name", *KEY, "model", "unit", "printed", *NUMBERS, "v
 COLUMNS += [
     "ran_on",
     "stand_in_for",
+    "marks",
     "seeds",
     "seed_list",
     "diverged",

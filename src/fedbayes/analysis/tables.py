@@ -35,6 +35,7 @@ CSV_COLUMNS += [
     "scale",
     "ran_on",
     "stand_in_for",
+    "marks",
     "seeds",
     "seed_list",
     "diverged",

@@ -18,7 +18,8 @@ RULE = {
     "± tolerance.",
     "better, worse": "Neither of these; which one is decided by the metric's own direction.",
     "no verdict": "Anything but scale paper, on the paper's own dataset (no stand-in), with at least 3 seeds, against "
-    "a published number that is not marked doubtful. The tables say why in each case.",
+    "a published number that is not marked doubtful, by a protocol that is sound (not adapted on test data). The tables "
+    "say why in each case.",
 }
 
 NOT_IN_PAPER = "not in the paper"  # the whole reason, where a method or setting of ours claims no printed number
@@ -53,12 +54,15 @@ def verdict(meaning: Meaning, published: float, std: float, ours: float, interva
     return "better" if (ours > published) == meaning.higher_is_better else "worse"
 
 
-def objections(scale: str, stand_in_for: str, seeds: int, doubtful: str, published: float, ours: float) -> list[str]:
+def objections(
+    scale: str, stand_in_for: str, seeds: int, doubtful: str, published: float, ours: float, marks: str = ""
+) -> list[str]:
     """Why there is no verdict, in few words each; empty if there is one."""
     reasons = {
         f"scale {scale}": scale != "paper",
         f"stand-in for {stand_in_for}": stand_in_for != "",
         "1 seed" if seeds == 1 else f"{seeds} seeds": seeds < MIN_SEEDS,
+        marks: marks != "",
         "published number doubtful": doubtful != "",
         "no number printed": math.isnan(published),
         "no value of ours in the paper's window": math.isnan(ours),

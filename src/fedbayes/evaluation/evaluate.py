@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from fedbayes.evaluation.metrics import HIGHER_IS_BETTER, METRICS
 from fedbayes.federation import rng, trees
 from fedbayes.federation.cohort import Guests, visit_all
 from fedbayes.federation.contract import Model, Visit
-from fedbayes.federation.loop import Federation, State, send
+from fedbayes.federation.loop import Federation, State, enrol, send
 from fedbayes.federation.resident import Shards
 
 # Test samples of a client predicted at once. A sampled prediction draws its noise per block, so this is numerics.
@@ -49,47 +49,74 @@ def predict_gm(federation: Federation, state: State) -> Predictions | None:
         return None
     shards = federation.data.whole or federation.data.test
     model, owners = federation.method.common(state.server), range(len(shards.sizes))
-    return _gathered(federation, [_probabilities(federation, model, owners, False, int(state.round), shards)], shards)
+    found = _probabilities(federation, model, owners, False, int(state.round), shards)
+    return _gathered(federation, [found], shards, tuple(owners))
 
 
 def predict_pm(federation: Federation, state: State) -> Predictions:
-    """Each client's personal model on its own test set, after the method's `adapt` visit."""
+    """The personal model of each client that trains on its own test set, after the method's `adapt` visit.
+
+    Newcomers are left to `predict_all`: what brings one to its model may take as long as its share of the training.
+    """
     adapt = federation.method.adapt
     only = adapt._replace(end=lambda work: {"pm": adapt.end(work)["pm"]})
-    return _predict_adapted(federation, state, only)["pm"]
+    return _predict_visited(federation, state, only, federation.trained)["pm"]
 
 
 def predict_all(federation: Federation, state: State) -> dict[str, Predictions]:
-    """Every model the method has: what `adapt` gives under its names, `gm` for the global model."""
-    found = _predict_adapted(federation, state, federation.method.adapt)
+    """Every model the method has, newcomers' too: those of `adapt` under their names, `gm` for the global model."""
+    found = _predict_visited(federation, state, federation.method.adapt, federation.trained)
+    if federation.newcomers:
+        new = _predict_newcomers(federation, state)
+        found = {name: Predictions(*map(torch.cat, zip(found[name], new[name], strict=True))) for name in found}
     common = predict_gm(federation, state)
     return found if common is None else found | {"gm": common}
 
 
-def _predict_adapted(federation: Federation, state: State, visit: Visit) -> dict[str, Predictions]:
-    """Predictions of what a visit makes, by name.
+def _predict_newcomers(federation: Federation, state: State) -> dict[str, Predictions]:
+    """Predictions of clients that join only now, after as many visits as the protocol gives them."""
+    ids = torch.tensor(federation.newcomers, device=federation.data.device)
+    joined = trees.put(state.clients, ids, enrol(federation, state.server, ids, int(state.round)))
+    visit = federation.method.newcomer
+    repeated = visit._replace(phases=visit.phases * federation.newcomer_visits)
+    return _predict_visited(federation, state._replace(clients=joined), repeated, federation.newcomers)
+
+
+def _predict_visited(
+    federation: Federation, state: State, visit: Visit, clients: Sequence[int]
+) -> dict[str, Predictions]:
+    """Predictions of what a visit at some clients makes, by name.
 
     As many clients as are visited together are predicted together, so that not all models are in memory at once.
     """
-    population = federation.data.population
-    size = federation.lifting.clients_at_once(population)
     parts: dict[str, list[Tensor]] = {}
-    for first in range(0, population, size):
-        # The last group reaches back to be as large as the others: a compiled step serves one number of clients.
-        begin = min(first, population - size)
-        clients = range(begin, begin + size)
-        for name, models in _adapted(federation, state, visit, clients).items():
-            found = _probabilities(federation, models, clients, True, int(state.round), federation.data.test)
-            parts.setdefault(name, []).append(found[first - begin :])
-    return {name: _gathered(federation, found, federation.data.test) for name, found in parts.items()}
+    for stretch in _stretches(clients):
+        size = federation.lifting.clients_at_once(len(stretch))
+        for first in range(0, len(stretch), size):
+            # The last group reaches back to be as large as the others: a compiled step serves one number of clients.
+            begin = min(first, len(stretch) - size)
+            group = stretch[begin : begin + size]
+            for name, models in _visited(federation, state, visit, group).items():
+                found = _probabilities(federation, models, group, True, int(state.round), federation.data.test)
+                parts.setdefault(name, []).append(found[first - begin :])
+    return {name: _gathered(federation, found, federation.data.test, clients) for name, found in parts.items()}
 
 
-def _adapted(federation: Federation, state: State, visit: Visit, clients: range) -> dict[str, Model]:
+def _stretches(clients: Sequence[int]) -> Iterator[range]:
+    """Runs of neighbours among clients in ascending order: their samples lie side by side."""
+    first = 0
+    for at in range(1, len(clients) + 1):
+        if at == len(clients) or clients[at] != clients[at - 1] + 1:
+            yield range(clients[first], clients[at - 1] + 1)
+            first = at
+
+
+def _visited(federation: Federation, state: State, visit: Visit, clients: range) -> dict[str, Model]:
     """Models of some clients, stacked, after a visit."""
     ids = torch.tensor(clients, device=federation.data.device)
     own = slice(clients.start, clients.stop)
     guests = Guests(ids, send(federation, state.server, ids), trees.take(state.clients, own), state.seen[own])
-    adapted = visit_all(
+    visited = visit_all(
         visit,
         guests,
         federation.data,
@@ -98,7 +125,7 @@ def _adapted(federation: Federation, state: State, visit: Visit, clients: range)
         int(state.round),
         federation.lifting,
     )
-    models: dict[str, Model] = adapted.out
+    models: dict[str, Model] = visited.out
     return models
 
 
@@ -119,6 +146,7 @@ def scored(federation: Federation, model: str, predictions: Predictions) -> dict
     return {
         condition: Scored(clients, sum(sizes[client] for client in clients), scores(predictions, clients))
         for condition, clients in conditions(federation).items()
+        if _asked(predictions, clients)
     }
 
 
@@ -126,6 +154,11 @@ def conditions(federation: Federation) -> dict[str, tuple[int, ...]]:
     """Whose predictions are scored under which name: `clean` for clients that train, `new` for newcomers."""
     new = {"new": federation.newcomers} if federation.newcomers else {}
     return {"clean": federation.trained} | new
+
+
+def _asked(predictions: Predictions, clients: Sequence[int]) -> bool:
+    """Whether predictions are about any of some clients."""
+    return bool(torch.isin(predictions.clients, torch.tensor(clients, device=predictions.clients.device)).any())
 
 
 def scores(predictions: Predictions, clients: Sequence[int]) -> dict[str, Scores]:
@@ -173,10 +206,10 @@ def _probabilities(
     return torch.cat(parts)
 
 
-def _gathered(federation: Federation, parts: list[Tensor], shards: Shards) -> Predictions:
-    """All clients' predictions one after the other; padding is dropped."""
-    data = federation.data
-    population, largest = shards.rows.shape
-    held = torch.arange(largest, device=data.device) < shards.sizes[:, None]
-    owners = torch.arange(population, device=data.device)[:, None].expand(-1, largest)
-    return Predictions(torch.cat(parts)[held], data.labels[shards.rows][held], owners[held])
+def _gathered(federation: Federation, parts: list[Tensor], shards: Shards, clients: Sequence[int]) -> Predictions:
+    """Some clients' predictions one after the other; padding is dropped."""
+    data, largest = federation.data, shards.rows.shape[1]
+    ids = torch.tensor(clients, device=data.device)
+    held = torch.arange(largest, device=data.device) < shards.sizes[ids, None]
+    owners = ids[:, None].expand(-1, largest)
+    return Predictions(torch.cat(parts)[held], data.labels[shards.rows[ids]][held], owners[held])

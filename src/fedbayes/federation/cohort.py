@@ -19,6 +19,8 @@ from fedbayes.federation.contract import Batch, Client, Down, Feed, Phase, Tree,
 from fedbayes.federation.lifting import Lifting
 from fedbayes.federation.resident import Resident
 
+# Steps between two looks at whether a phase is done.
+LOOK_EVERY = 50
 # Folded into a step's key for what happens to its images, which must not share random numbers with the step itself.
 AUGMENT = 0xA06
 
@@ -33,10 +35,17 @@ class Guests(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the visits gave, stacked over clients, and the batches each client took of its training data."""
+    """What the visits gave, stacked over clients, and what they took.
+
+    Attributes:
+        out: what `end` gave.
+        taken: batches each client took of its training data.
+        gradients: gradients each client worked out.
+    """
 
     out: Tree
     taken: Tensor
+    gradients: Tensor
 
 
 @torch.no_grad()
@@ -67,26 +76,34 @@ def visit_all(
             rows = torch.arange(first, first + size, device=data.device) % present
         part = Guests(*(trees.take(member, rows) for member in guests))
         outcomes.append(_visit_chunk(visit, part, data, feed, key, round_, lifting, views))
-    whole = Outcome(trees.concatenate([o.out for o in outcomes]), torch.cat([o.taken for o in outcomes]))
-    return Outcome(trees.take(whole.out, slice(present)), whole.taken[:present])
+    return trees.take(trees.concatenate(outcomes), slice(present))
 
 
 def _visit_chunk(
     visit: Visit, guests: Guests, data: Resident, feed: Feed, key: Tensor, round_: int, lifting: Lifting, views: bool
 ) -> Outcome:
     keys = rng.fold(key.to(data.device), round_, guests.ids)
-    facts = data.facts(guests.ids, round_)
+    facts = data.facts(guests.ids, round_, feed)
     work = lifting.over(visit.begin)(guests.down, guests.clients, facts, rng.fold(keys, 0))
     if visit.phases:
         # What was broadcast has stride 0 along the clients' axis; steps want every client to own its numbers.
         work = trees.each(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), work)
-    taken = torch.zeros_like(guests.seen)
+    taken = gradients = torch.zeros_like(guests.seen)
     for number, phase in enumerate(visit.phases, start=1):
-        own = phase.feed or feed
-        work, batches = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken, lifting, views)
+        own = phase.feed(feed) if phase.feed else feed
+        done = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken, lifting, views)
+        work, gradients = done.work, gradients + done.gradients
         if own.split == "train":
-            taken = taken + batches
-    return Outcome(lifting.over(visit.end)(work), taken)
+            taken = taken + done.batches
+    return Outcome(lifting.over(visit.end)(work), taken, gradients)
+
+
+class _Done(NamedTuple):
+    """A phase that has been run: the state it left, and the batches and gradients it took, one entry a client."""
+
+    work: Work
+    batches: Tensor
+    gradients: Tensor
 
 
 def _run_phase(
@@ -99,7 +116,7 @@ def _run_phase(
     taken: Tensor,
     lifting: Lifting,
     views: bool,
-) -> tuple[Work, Tensor]:
+) -> _Done:
     """All steps of one phase; clients that need fewer steps than others stand still under a mask."""
     shards = data.train if feed.split == "train" else data.test
     sizes = shards.sizes[guests.ids].tolist()
@@ -107,7 +124,9 @@ def _run_phase(
         counts = [int(n) for n in lifting.over(phase.length)(work).tolist()]
     else:
         counts = [feeding.steps_in(feed, size) for size in sizes]
-    rows, masks = _gather_plan(feed, sizes, counts, guests.seen + taken, keys, shards.rows[guests.ids])
+    # Where every step sees all samples, the plan of one step serves them all.
+    planned = [min(count, 1) for count in counts] if feed.order == "full" else counts
+    rows, masks = _gather_plan(feed, sizes, planned, guests.seen + taken, keys, shards.rows[guests.ids])
     step, most = lifting.step(phase.step), max(counts)
     ragged = min(counts) < most
     needed = torch.tensor(counts, device=data.device)
@@ -116,26 +135,45 @@ def _run_phase(
         inputs: Callable[[int], Tensor] = partial(_augmented, data, rows, rng.fold(step_keys, AUGMENT))
     else:
         inputs = _inputs(feed, rows, guests.ids.tolist(), (guests.seen + taken).tolist(), sizes, data, views)
-    labels, masks, step_keys = (lifting.enter(table, 1) for table in (data.labels[rows], masks, step_keys))
-    work = lifting.enter(work)
+    tables = (table.expand(most, *table.shape[1:]) for table in (data.labels[rows], masks))
+    labels, masks, step_keys = (lifting.enter(table, 1) for table in (*tables, step_keys))
+    work, per_step, taken_steps = lifting.enter(work), 0, most
     for t in range(most):
+        if (
+            phase.done is not None
+            and t % LOOK_EVERY == LOOK_EVERY - 1
+            and _all_done(phase, lifting.leave(work), lifting)
+        ):
+            taken_steps = t
+            break
         x = lifting.enter(inputs(t))
         mask = masks[t].to(x.dtype) if x.is_floating_point() else masks[t]
-        new = step(work, Batch(x, labels[t], mask), step_keys[t])
+        batch = Batch(x, labels[t], mask)
+        if t == 0:
+            per_step = lifting.gradients(phase.step, work, batch, step_keys[t])
+        new = step(work, batch, step_keys[t])
         work = _where(t < needed, new, work) if ragged else new
-    return lifting.leave(work), needed * feed.draws
+    return _Done(lifting.leave(work), needed * feed.draws, needed.clamp_max(taken_steps) * per_step)
+
+
+def _all_done(phase: Phase, work: Work, lifting: Lifting) -> bool:
+    assert phase.done is not None
+    return bool(lifting.over(phase.done)(work).all())
 
 
 def _augmented(data: Resident, rows: Tensor, keys: Tensor, t: int) -> Tensor:
     """The inputs of step t, changed at random; several draws of a step are one batch after the other."""
-    own = rows[t].flatten(1)
-    return data.augmented(own, keys[t]).view(*rows[t].shape, *data.shape)
+    batch = rows[t] if len(rows) > 1 else rows[0]
+    return data.augmented(batch.flatten(1), keys[t]).view(*batch.shape, *data.shape)
 
 
 def _inputs(
     feed: Feed, rows: Tensor, ids: list[int], seen: list[int], sizes: list[int], data: Resident, views: bool
 ) -> Callable[[int], Tensor]:
     """The inputs of step t: views where neighbouring clients walk through their samples in step, otherwise gathers."""
+    if feed.order == "full":
+        everything = data.samples(rows).squeeze(0)
+        return lambda t: everything
     columns = rows.shape[2]
     neighbours = feed.split == "train" and ids == list(range(ids[0], ids[0] + len(ids)))
     if not (views and neighbours and feeding.aligned(feed, sizes, columns, seen)):

@@ -32,6 +32,8 @@ class Facts(NamedTuple):
     size: Tensor  # n_i, number of training samples
     counts: Tensor  # training samples of each class
     round: Tensor  # number of rounds completed before this one
+    batch: Tensor  # samples in a whole batch of the experiment's feed
+    steps: Tensor  # steps that the experiment's feed gives a visit
 
 
 class Batch(NamedTuple):
@@ -68,12 +70,16 @@ class Phase(NamedTuple):
     """Steps of one kind at a client."""
 
     step: Callable[[Work, Batch, Key], Work]
-    feed: Feed | None = None  # None: the experiment's
+    feed: Callable[[Feed], Feed] | None = None  # this phase's batches, made from the experiment's; None: those
     length: Callable[[Work], Tensor] | None = None  # a number of steps that depends on the client's state
+    done: Callable[[Work], Tensor] | None = None  # whether further steps would change nothing and may be left out
 
 
 class Visit(NamedTuple):
-    """What happens at one client: begin, steps, end. A fold, so that a single step can be lifted and compiled."""
+    """What happens at one client: begin, steps, end. A fold, so that a single step can be lifted and compiled.
+
+    All visits of a method share one kind of `Work`: the engine may end a training visit with the models of `adapt`.
+    """
 
     begin: Callable[[Down, Client, Facts, Key], Work]
     phases: tuple[Phase, ...]
@@ -89,6 +95,7 @@ class Method(NamedTuple):
     train: Visit  # end gives (Client, Up, Info)
     merge: Callable[[Server, Up, Cohort, Key], Server]
     adapt: Visit  # end gives models by name: `pm`, and others to report beside it or beside `gm`, as `pm-mean`
+    newcomer: Visit  # how a client that joined after training comes to its models; ends as `adapt` does
     common: Callable[[Server], Model] | None  # the global model; None where the method has none
     predict: Callable[[Model, Tensor, Key], Tensor]  # probabilities [draw, sample, class]
     traceable: bool = True  # False: cannot be vmapped, always the loop

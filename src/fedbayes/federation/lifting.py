@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import torch
 
+from fedbayes.autodiff import counting
 from fedbayes.federation import trees
 from fedbayes.federation.contract import Method, Tree
 
@@ -31,12 +32,13 @@ COMPILE_FROM_STEPS = 2000
 
 @dataclass(frozen=True)
 class Lifting:
-    """A chosen way to lift, and the functions compiled so far."""
+    """A chosen way to lift, and what is known of the functions met so far."""
 
     kind: Lift
     compiled: bool = False
     chunk: int | None = None  # clients in memory at once; None means all
     _compiled: dict[Function, Function] = field(default_factory=dict, repr=False, compare=False)
+    _gradients: dict[Function, int] = field(default_factory=dict, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.kind}, {'compiled' if self.compiled else 'eager'}"
@@ -74,6 +76,14 @@ class Lifting:
         if function not in self._compiled:
             self._compiled[function] = _compile(self.over(function))
         return self._compiled[function]
+
+    def gradients(self, function: Function, *args: Tree) -> int:
+        """Gradients that one step of one client takes, counted once by taking a step with the first client's `args`."""
+        if function not in self._gradients:
+            with counting() as count:
+                function(*(trees.take(arg, 0) if self.kind == "vmap" else arg for arg in args))
+            self._gradients[function] = count.gradients
+        return self._gradients[function]
 
 
 def _compile(function: Function) -> Function:

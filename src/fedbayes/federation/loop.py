@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fedbayes.federation import rng, trees
 from fedbayes.federation.cohort import Guests, visit_all
-from fedbayes.federation.contract import Client, Cohort, Down, Feed, Info, Method, Server
+from fedbayes.federation.contract import Client, Cohort, Down, Feed, Info, Method, Server, Up
 from fedbayes.federation.lifting import Lifting
 from fedbayes.federation.resident import Resident
 
@@ -32,6 +32,7 @@ class Report(NamedTuple):
     info: Info  # stacked over the clients that trained
     floats_down: int  # numbers sent to one client
     floats_up: int  # numbers one client sent
+    gradients: float  # gradients a client worked out, mean over those that trained
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ class Federation:
     trains: Literal["selected", "all"]
     lifting: Lifting
     newcomers: tuple[int, ...] = ()  # clients that never take part in training
+    newcomer_visits: int = 1  # local visits a newcomer makes before it is tested
+    replicates: int = 1  # federations side by side, each with its own server; clients of one are neighbours
+
+    @cached_property
+    def population(self) -> int:
+        """Clients of one federation."""
+        return self.data.population // self.replicates
 
     @cached_property
     def trained(self) -> tuple[int, ...]:
@@ -61,11 +69,29 @@ class Federation:
 def start(federation: Federation) -> State:
     """The state before the first round: an initial server, and every client of the population enrolled."""
     data, method = federation.data, federation.method
-    server = trees.to_device(method.init(federation.key("init"), data.population), data.device)
+    keys = [federation.key("init")]
+    if federation.replicates > 1:
+        keys = [rng.fold(keys[0], replicate) for replicate in range(federation.replicates)]
+    servers = [trees.to_device(method.init(key, federation.population), data.device) for key in keys]
+    server = servers[0] if federation.replicates == 1 else trees.stack(servers)
     ids = torch.arange(data.population, device=data.device)
-    facts, keys = data.facts(ids, 0), rng.fold(federation.key("join").to(data.device), ids)
-    clients = trees.stack([method.join(server, trees.take(facts, i), keys[i]) for i in range(data.population)])
-    return State(server, clients, torch.zeros_like(ids), torch.tensor(0))
+    return State(server, enrol(federation, server, ids, 0), torch.zeros_like(ids), torch.tensor(0))
+
+
+def enrol(federation: Federation, server: Server, ids: Tensor, round_: int) -> Client:
+    """What the clients `ids` keep when they have just joined, stacked."""
+    facts = federation.data.facts(ids, round_, federation.feed)
+    keys = rng.fold(federation.key("join").to(ids.device), ids)
+    own = (server,) if federation.replicates == 1 else _unstacked(server, federation.replicates)
+    joined = [
+        federation.method.join(own[client // federation.population], trees.take(facts, at), keys[at])
+        for at, client in enumerate(ids.tolist())
+    ]
+    return trees.stack(joined)
+
+
+def _unstacked(tree: Server, count: int) -> tuple[Server, ...]:
+    return tuple(trees.take(tree, at) for at in range(count))
 
 
 def rounds(federation: Federation, state: State, last: int) -> Iterator[tuple[State, Report]]:
@@ -89,27 +115,53 @@ def advance(federation: Federation, state: State) -> tuple[State, Report]:
     clients, up, info = outcome.out
     uploading = torch.isin(ids, chosen).nonzero().squeeze(1)
     up = trees.take(up, uploading)
-    cohort = Cohort(chosen, data.train.sizes[chosen], data.population)
-    server = method.merge(state.server, up, cohort, rng.fold(federation.key("merge"), round_))
+    server = merge(federation, state.server, up, chosen, round_)
     new = State(
         server,
         trees.put(state.clients, ids, clients),
         state.seen.index_add(0, ids, outcome.taken),
         state.round + 1,
     )
-    return new, Report(info, trees.numel(down) // len(ids), trees.numel(up) // len(chosen))
+    gradients = float(outcome.gradients.double().mean())
+    return new, Report(info, trees.numel(down) // len(ids), trees.numel(up) // len(chosen), gradients)
 
 
 def send(federation: Federation, server: Server, ids: Tensor) -> Down:
     """What the server sends to each of `ids`, stacked."""
-    return torch.vmap(federation.method.send, in_dims=(None, 0))(server, ids)
+    if federation.replicates == 1:
+        return torch.vmap(federation.method.send, in_dims=(None, 0))(server, ids)
+    own = trees.take(server, ids // federation.population)
+    return torch.vmap(federation.method.send)(own, ids % federation.population)
+
+
+def merge(federation: Federation, server: Server, up: Up, chosen: Tensor, round_: int) -> Server:
+    """The server after the uploads of the chosen clients, stacked over replicates where there are several."""
+    method, sizes, key = federation.method, federation.data.train.sizes[chosen], federation.key("merge")
+    if federation.replicates == 1:
+        return method.merge(server, up, Cohort(chosen, sizes, federation.population), rng.fold(key, round_))
+    shape = (federation.replicates, federation.clients_per_round)
+
+    def one(server: Server, up: Up, ids: Tensor, sizes: Tensor, key: Tensor) -> Server:
+        return method.merge(server, up, Cohort(ids, sizes, federation.population), key)
+
+    ids = (chosen % federation.population).view(shape)
+    by_replicate = trees.each(lambda leaf: leaf.view(*shape, *leaf.shape[1:]), up)
+    keys = rng.fold(key, round_, torch.arange(federation.replicates)).to(chosen.device)
+    return torch.vmap(one)(server, by_replicate, ids, sizes.view(shape), keys)
 
 
 def choose(federation: Federation, round_: int) -> Tensor:
-    """Clients whose uploads count in a round: a keyed choice without replacement, sorted."""
-    data = federation.data
-    stream = rng.generator(rng.fold(federation.key("participation"), round_))
-    order = torch.randperm(data.population, generator=stream)
+    """Clients whose uploads count in a round: a keyed choice without replacement in each replicate, sorted."""
+    key = rng.fold(federation.key("participation"), round_)
+    if federation.replicates == 1:
+        return _chosen(federation, key).to(federation.data.device)
+    each = [_chosen(federation, rng.fold(key, r)) + r * federation.population for r in range(federation.replicates)]
+    return torch.cat(each).to(federation.data.device)
+
+
+def _chosen(federation: Federation, key: Tensor) -> Tensor:
+    """Clients of one federation."""
+    order = torch.randperm(federation.population, generator=rng.generator(key))
     if federation.newcomers:
         order = order[torch.isin(order, torch.tensor(federation.newcomers), invert=True)]
-    return order[: federation.clients_per_round].sort().values.to(data.device)
+    return order[: federation.clients_per_round].sort().values

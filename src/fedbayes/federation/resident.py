@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbayes.federation.contract import Facts
+from fedbayes.federation import feed as feeding
+from fedbayes.federation.contract import Facts, Feed
 from fedbayes.federation.inputs import Augment, Prepare
 
 # Inputs whose float32 form is at most this large are prepared once for the whole run: all of MNIST is (210 MiB), all of
@@ -87,9 +88,12 @@ class Resident:
             return self._tests[clients, columns]
         return self.samples(shards.rows[clients, columns])
 
-    def facts(self, ids: Tensor, round_: int) -> Facts:
+    def facts(self, ids: Tensor, round_: int, feed: Feed) -> Facts:
         """What the clients `ids` know of themselves."""
-        return Facts(ids, self.train.sizes[ids], self._counts[ids], torch.full_like(ids, round_))
+        sizes = self.train.sizes[ids]
+        batch = sizes if feed.order == "full" else sizes.clamp_max(feed.batch)
+        steps = torch.tensor([feeding.steps_in(feed, size) for size in sizes.tolist()], device=self.device)
+        return Facts(ids, sizes, self._counts[ids], torch.full_like(ids, round_), batch, steps)
 
     @cached_property
     def _prepared(self) -> Tensor | None:

@@ -24,6 +24,7 @@ Deviations: [P] is the text, [C] the public code AllenBeau/pFedBayes@2970ac9, wh
     9. rho at the start: -2.5 [P section 5.2], -3 [C] -> `initial_rho`.
     10. Test: not said [P]; one noisy forward pass [C] -> `test_draws`. Probabilities are averaged over draws. The mean
        weights are evaluated beside them, as the models `pm-mean` and `gm-mean`.
+    11. A newcomer [neither says]: its Gaussian begins at the server's and takes local visits.
 
 Reduces to: with noise_std 0 and zeta 0, plain (Adam or gradient descent) local training of the means, rho unmoved; with
 lr_personal 0 and a broadcast start, nobody moves.
@@ -56,6 +57,7 @@ from fedbayes.federation import rng
 from fedbayes.federation.contract import Batch, Cohort, Facts, Key, Method, Phase, Visit
 from fedbayes.models.network import Network
 from fedbayes.optim import AdamState
+from fedbayes.parts.average import Weighting, shares
 
 
 class Config(MethodConfig):
@@ -74,7 +76,7 @@ class Config(MethodConfig):
     personal_start: Literal["persistent", "broadcast"] = Field(description="Personal model at the start of a round.")
     prior: Literal["moving", "round"] = Field(description="w in the personal objective: as it moves, or as broadcast.")
     average: Literal["rho", "sigma", "moments"] = Field(description="In which space the server averages.")
-    weighting: Literal["samples", "uniform"] = Field(description="Weights of the average: n_i / n, or 1 / S.")
+    weighting: Weighting = Field(description="Weights of the average: n_i / n, or 1 / S.")
     server_step: float = Field(gt=0, le=1, description="beta, share of the new average in the server's model.")
     initial_mu_std: float = Field(ge=0, description="Means start from N(0, this squared), biases too.")
     initial_rho: float = Field(description="rho at the start.")
@@ -187,8 +189,7 @@ def build(config: Config, network: Network) -> Method:
 
     def merge(server: Server, up: Gaussian, cohort: Cohort, key: Key) -> Server:
         """Algorithm 1, server: v <- (1 - beta) v + beta mean_i v_i."""
-        sizes = cohort.sizes if config.weighting == "samples" else torch.ones_like(cohort.sizes)
-        mean = average(up, sizes.to(up.mu.dtype) / sizes.sum(), config.average)
+        mean = average(up, shares(cohort, config.weighting, up.mu.dtype), config.average)
         beta = config.server_step
         return Server(Gaussian(*((1 - beta) * old + beta * new for old, new in zip(server.world, mean, strict=True))))
 
@@ -208,6 +209,7 @@ def build(config: Config, network: Network) -> Method:
         train=Visit(begin, (Phase(step),), end),
         merge=merge,
         adapt=Visit(begin, (), models),
+        newcomer=Visit(begin, (Phase(step),), models),
         common=lambda server: server.world,
         predict=predict,
     )

@@ -8,8 +8,14 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from fedbayes.tensors import Layer, Params
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """The loss of a classifier, one number a sample."""
+    return F.cross_entropy(logits, labels, reduction="none")
 
 
 class Network(NamedTuple):
@@ -19,6 +25,8 @@ class Network(NamedTuple):
     apply: Callable[[Layer, Tensor], Tensor]  # inputs [batch, ...] to logits [batch, class]
     layers: tuple[str, ...]  # weighted layers, input side first; the last one is the head
     kind: Literal["dense", "conv", "recurrent"]  # decides how clients are lifted on the CPU
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy  # what `apply` gives and labels to losses [batch]
+    reduction: Literal["mean", "sum"] = "mean"  # how the losses of a batch are put together
 
 
 def uniform_linear(

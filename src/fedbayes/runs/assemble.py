@@ -25,6 +25,7 @@ from fedbayes.federation.inputs import (
 from fedbayes.federation.lifting import Lifting, choose_compiled, choose_lift
 from fedbayes.federation.loop import Federation
 from fedbayes.federation.memory import keep_freed_memory
+from fedbayes.federation.protocols import under_protocol
 from fedbayes.federation.resident import Resident, lay_out
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
@@ -63,7 +64,9 @@ def assemble(
     if asked > trained:
         raise ConfigError(f"training.clients_per_round: found {asked}; the split has {trained} clients that train")
     network = load_network(*_named(spec["network"]), data.shape, data.classes)
+    protocol = spec["protocol"]
     method = load_method(*_named(spec["method"]), network)
+    method = under_protocol(method, protocol.get("personal"), protocol.get("adapt_batches"))
     return Federation(
         method=method,
         data=data,
@@ -73,6 +76,7 @@ def assemble(
         trains=spec["training"]["trains"],
         lifting=choose_lifting(spec, method, network, data, execution),
         newcomers=newcomers,
+        newcomer_visits=protocol.get("newcomer_visits", 1),
     )
 
 

@@ -37,6 +37,7 @@ class Progress:
     seconds: float = 0.0  # at work, pauses between a kill and a restart left out
     round_ended: list[float] = field(default_factory=list)
     floats: dict[str, int] = field(default_factory=dict)
+    gradients: float = 0.0  # worked out by a client in the last round, on average
     diverged: dict[str, Any] | None = None  # round and reason, where the loss stopped being a number
 
 
@@ -177,21 +178,23 @@ class _Session:
             "started": self.progress.started,
             "round_ended": self.progress.round_ended,
             "floats": self.progress.floats,
+            "gradients": self.progress.gradients,
         }
 
     def _is_due(self, round_: int) -> bool:
         return round_ % int(self.run.spec["protocol"]["every"]) == 0 or round_ == self.last_round
 
     def _note(self, report: Report) -> float:
-        """Keep what a round reports; returns the mean training loss."""
-        loss = float(report.info["loss"].double().mean())
-        self.progress.rows.append([self.done, "train", "clean", "mean", "loss", loss])
+        """Keep what a round reports, as means over the clients that trained; returns the training loss."""
+        means = {name: float(values.double().mean()) for name, values in report.info.items()}
+        self.progress.rows += [[self.done, "train", "clean", "mean", name, mean] for name, mean in means.items()]
+        self.progress.gradients = report.gradients
         self.progress.floats = {
             "down": report.floats_down,
             "up": report.floats_up,
             "kept": trees.numel(self.state.clients) // self.federation.data.population,
         }
-        return loss
+        return means["loss"]
 
     def _test(self) -> dict[str, float]:
         """Test the protocol's models now, keep the best states of the window; returns pooled accuracies."""

@@ -70,7 +70,7 @@ class Seed:
     @property
     def cell_tags(self) -> dict[str, str]:
         """Tags a cell shares with its seeds; what is empty is left out."""
-        words = {name: self.cell[name] for name in (*NAMES, "dataset", "stand_in_for", "reduction")}
+        words = {name: self.cell[name] for name in (*NAMES, "dataset", "stand_in_for", "marks", "reduction")}
         words["partition"] = Path(self.record["split"]["path"]).parent.name
         words |= {CELL: self.cell_id, "mlflow.source.name": "snakemake", "mlflow.source.type": "LOCAL"}
         return {name: str(word) for name, word in words.items() if word}
