@@ -27,8 +27,16 @@ def network(dtype: torch.dtype = torch.float64) -> Network:
     return net._replace(init=lambda stream: {name: w.to(dtype) for name, w in net.init(stream).items()})
 
 
-def resident(sizes: tuple[int, ...] = SIZES, dtype: torch.dtype = torch.float64, seed: int = 0) -> Resident:
-    """Random points whose class shifts their mean; client i holds `sizes[i]` of them and tests on five others."""
+def resident(
+    sizes: tuple[int, ...] = SIZES,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+    order: tuple[int, ...] | None = None,
+) -> Resident:
+    """Random points whose class shifts their mean; client i holds `sizes[i]` of them and tests on five others.
+
+    With an `order`, client i is the one that would be `order[i]` without it.
+    """
     stream = np.random.default_rng(seed)
     total, tests = sum(sizes), 5 * len(sizes)
     labels = stream.integers(CLASSES, size=total + tests)
@@ -36,6 +44,8 @@ def resident(sizes: tuple[int, ...] = SIZES, dtype: torch.dtype = torch.float64,
     ends = np.cumsum([0, *sizes])
     train = [np.arange(a, b) for a, b in pairwise(ends)]
     test = [total + np.arange(5 * i, 5 * i + 5) for i in range(len(sizes))]
+    if order is not None:
+        train, test = ([own[i] for i in order] for own in (train, test))
     return lay_out(inputs, labels, train, test, CLASSES, lambda x: x.to(dtype), torch.device("cpu"))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,19 +13,31 @@ import yaml
 
 import fedbayes.methods
 import toy
+from agreement import assert_same
 from artefacts import ROOT
 from fedbayes.evaluation.evaluate import predict_gm, predict_pm
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, State, rounds, start
+from fedbayes.federation.protocols import under_protocol
+from plain_fedavg import fedavg
 from toy import after
 
 METHODS = sorted(module.name for module in pkgutil.iter_modules(fedbayes.methods.__path__))
-CASES = [(method, preset) for method in METHODS for preset in ("paper", "reference")]
 
 
-def toy_run(method: str, preset: str, **changes: object) -> Federation:
-    presets = yaml.safe_load((ROOT / f"config/methods/{method}.yaml").read_text())["presets"]
-    return toy.federation(method, presets[preset], **changes)  # type: ignore[arg-type]
+def presets(method: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / f"config/methods/{method}.yaml").read_text())["presets"]
+    return found
+
+
+CASES = [(method, preset) for method in METHODS for preset in presets(method)]
+# Noise is keyed by a client's number, which a permutation changes: without it the law is about the method alone.
+WITHOUT_NOISE = {"pfedbayes": {"noise_std": 0.0}}
+
+
+def toy_run(method: str, preset: str, fields: dict[str, Any] | None = None, **changes: Any) -> Federation:
+    """A toy federation under a preset, with some of its fields and some of the toy's settings changed."""
+    return toy.federation(method, presets(method)[preset] | (fields or {}), **changes)
 
 
 def bits(state: State) -> list[bytes]:
@@ -72,6 +86,45 @@ def test_predictions_are_probabilities(method: str, preset: str) -> None:
         if found is not None:
             assert found.probs.shape == (15, toy.CLASSES)
             torch.testing.assert_close(found.probs.sum(1), torch.ones(15, dtype=found.probs.dtype))
+
+
+@pytest.mark.parametrize(("method", "preset"), CASES)
+def test_permuting_clients_permutes_results(method: str, preset: str) -> None:
+    order = (2, 0, 1)
+    federation = toy_run(method, preset, WITHOUT_NOISE.get(method))
+    permuted = replace(federation, data=toy.resident(order=order))
+    one, other = after(federation, 3), after(permuted, 3)
+    ours, theirs = predict_pm(federation, one), predict_pm(permuted, other)
+    for place, client in enumerate(order):
+        torch.testing.assert_close(
+            theirs.probs[theirs.clients == place], ours.probs[ours.clients == client], rtol=0, atol=1e-9
+        )
+    if federation.method.common is not None:
+        assert_same(*(federation.method.common(state.server) for state in (other, one)), atol=1e-9)
+
+
+# Methods whose personal or global model is plain SGD on all the data when one client has them, and what must be
+# switched off for that. pFedMe and Per-FedAvg with alpha > 0 descend on other functions.
+CENTRAL: dict[str, dict[str, Any]] = {
+    "fedavg": {"lr": 0.1},
+    "fedprox": {"lr": 0.1, "mu": 0.0},
+    "ditto": {"lr": 0.1, "lam": 0.0},
+    "local": {"lr": 0.1},
+    "fedper": {"lr": 0.1},
+    "lgfedavg": {"lr": 0.1},
+    "heurfedamp": {"lr": 0.1, "lam": 0.0},
+    "fedamp": {"lr": 0.1, "lam": 0.0},
+    "selffl": {"lr": 0.1, "gradient": "mean"},
+}
+
+
+@pytest.mark.parametrize("method", CENTRAL)
+def test_one_client_with_all_the_data_is_central_training(method: str) -> None:
+    federation = toy_run(method, "paper", CENTRAL[method], sizes=(23,))
+    federation = replace(federation, method=under_protocol(federation.method, "trained"))
+    plain = toy.federation(sizes=(23,))
+    weights = fedavg(plain, start(plain).server.weights, 3, batch=4, steps=3, lr=0.1, momentum=0.0)
+    assert_same(trees.take(after(federation, 3).clients.models["pm"], 0), weights)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -18,8 +18,8 @@ RULE = {
     "± tolerance.",
     "better, worse": "Neither of these; which one is decided by the metric's own direction.",
     "no verdict": "Anything but scale paper, on the paper's own dataset (no stand-in), with at least 3 seeds, against "
-    "a published number that is not marked doubtful, by a protocol that is sound (not adapted on test data). The tables "
-    "say why in each case.",
+    "a published number that is not marked doubtful, by a protocol that is sound (not adapted on test data). The "
+    "tables say why in each case.",
 }
 
 NOT_IN_PAPER = "not in the paper"  # the whole reason, where a method or setting of ours claims no printed number

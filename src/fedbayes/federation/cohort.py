@@ -88,14 +88,15 @@ def _visit_chunk(
     if visit.phases:
         # What was broadcast has stride 0 along the clients' axis; steps want every client to own its numbers.
         work = trees.each(lambda leaf: leaf.clone(memory_format=torch.contiguous_format), work)
-    taken = gradients = torch.zeros_like(guests.seen)
+    # Training batches go on from visit to visit; test batches, which few methods look at, begin anew.
+    taken = {"train": torch.zeros_like(guests.seen), "test": -guests.seen}
+    gradients = torch.zeros_like(guests.seen)
     for number, phase in enumerate(visit.phases, start=1):
         own = phase.feed(feed) if phase.feed else feed
-        done = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken, lifting, views)
+        done = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken[own.split], lifting, views)
         work, gradients = done.work, gradients + done.gradients
-        if own.split == "train":
-            taken = taken + done.batches
-    return Outcome(lifting.over(visit.end)(work), taken, gradients)
+        taken[own.split] = taken[own.split] + done.batches
+    return Outcome(lifting.over(visit.end)(work), taken["train"], gradients)
 
 
 class _Done(NamedTuple):

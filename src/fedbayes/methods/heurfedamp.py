@@ -48,7 +48,7 @@ def build(config: Config, network: Network) -> Method:
         cosines = F.cosine_similarity(own.unsqueeze(0), models, dim=1)
         # Cosines are at most 1: taking sigma off the exponent keeps it from overflowing and cancels in the quotient.
         attention = torch.exp(config.sigma * (cosines - 1)) * usable
-        share = torch.where(seen[client], 1 - config.self_weight, 1.0).to(own.dtype)
+        share = 1 - config.self_weight * seen[client].to(own.dtype)
         total = attention.sum()
         return completed(share * attention / torch.where(total > 0, total, 1.0), client)
 

@@ -53,8 +53,9 @@ from fedbayes.parts.average import weighted_mean
 from fedbayes.parts.weights import Meter, batch_loss, dtype_of, new_meter, probabilities
 from fedbayes.tensors import Params
 
-# Variances up to this are none (b.4 of the notes on the paper); bounds of the base in (8).
+# Variances up to FLOOR are none; the base of (8) is kept between the two bounds.
 FLOOR = 1e-12
+ROUNDING = 1e-6
 LEAST_BASE, MOST_BASE = 1e-3, 1 - 1e-9
 NEVER = -2  # the round a client was last active in, before its first
 
@@ -183,12 +184,13 @@ def build(config: Config, network: Network) -> Method:
     def begin(down: Down, client: Client, facts: Facts, key: Key) -> Work:
         variance = client.variance
         if config.sample_variance is not None:
-            variance = (config.sample_variance / facts.size).to(variance.dtype)
+            variance = config.sample_variance / facts.size.to(variance.dtype)
         # Was this client one of those the sum is about? A cluster always is, once anybody of it was active.
         counted = client.last == facts.round - 1 if config.clients_per_cluster is None else client.visits > 0
         own = inverse(down.between + client.sent)
         others = down.total - torch.where(counted, own, 0.0)
-        warm = (variance > FLOOR) & (others > FLOOR)
+        # A client that was alone is left with rounding errors, not with others.
+        warm = (variance > FLOOR) & (others > ROUNDING * down.total)
         if config.variance == "estimated":
             warm = warm & (down.between > FLOOR)
         others = torch.where(warm, others, 1.0)
@@ -205,12 +207,13 @@ def build(config: Config, network: Network) -> Method:
     ) -> tuple[Tensor, Tensor]:
         """l_m by (8) where it can be had, otherwise the experiment's steps; and whether the base had to be raised."""
         safe = torch.where(warm, variance, 1.0)
+        size, batch = (count.to(safe.dtype) for count in (facts.size, facts.batch))
         share = {
-            "consistent": (facts.batch if config.gradient == "sum" else 1) / facts.size,
-            "printed": 1 / facts.batch,
+            "consistent": (batch if config.gradient == "sum" else 1) / size,
+            "printed": 1 / batch,
             "one": torch.ones_like(safe),
         }[config.contraction]
-        base = 1 - config.lr * share.to(safe.dtype) / safe
+        base = 1 - config.lr * share / safe
         others_weight = others if config.posterior == "paper" else 1 / (between + 1 / others)
         found = steps_to_posterior(safe, others_weight, base).clamp(1, config.max_steps)
         clipped = warm & (base < LEAST_BASE)

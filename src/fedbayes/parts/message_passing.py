@@ -1,7 +1,8 @@
 r"""Attentive message passing: the server keeps every client's model and sends each a mixture of its own.
 
 FedAMP and HeurFedAMP (Huang et al. 2021) differ in the weights of the mixture $u_i = \sum_j \xi_{ij} w_j$ alone. The
-client then minimises $F_i(w) + \frac{\lambda}{2\alpha_k} |w - u_i|^2$, beginning at $u_i$.
+client then minimises $F_i(w) + \frac{\lambda}{2\alpha_k} |w - u_i|^2$, beginning at $u_i$. The solver is SGD, whose
+pull is at most $1 / \eta$: the whole way back to the mixture in one step.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ def message_passing(config: Passing, network: Network, mixing: Mixing) -> Method
     def begin(down: Down, client: Client, facts: Facts, key: Key) -> Work:
         dtype = dtype_of(down.mixture)
         start = down.mixture if config.start == "mixture" else client.weights
-        pull = (config.lam / alpha(facts.round)).to(dtype)
+        # As alpha_k falls the pull grows; beyond 1 / lr a step would overshoot the mixture and diverge.
+        pull = (config.lam / alpha(facts.round)).clamp_max(1 / config.lr if config.lr else torch.inf).to(dtype)
         return Work(start, client.weights, down.mixture, pull, new_meter(facts, dtype))
 
     def step(work: Work, batch: Batch, key: Key) -> Work:

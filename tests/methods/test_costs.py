@@ -1,0 +1,82 @@
+"""What methods send, keep and work out, counted by the engine, against the cost table of the papers' notes.
+
+The table is in models: `w` the whole network, `body` and `head` its parts; here the toy perceptron 2-5-3.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+import toy
+from agreement import preset
+from fedbayes.federation import trees
+from fedbayes.federation.contract import Feed
+from fedbayes.federation.loop import advance, start
+
+W, BODY, HEAD = 33, 15, 18
+STEPS = 3
+
+
+class Cost(NamedTuple):
+    """Numbers sent to and by a client in a round, kept by it, and gradients a step."""
+
+    down: int
+    up: int
+    kept: int
+    gradients: int
+
+
+# Adam keeps two numbers a weight and two for the bias of its moments for each of the four tensors; the table leaves
+# optimisers out.
+ADAM = 2 * W + 2 * 4
+
+CASES: list[tuple[str, dict[str, Any], Cost]] = [
+    ("local", preset("local", "paper"), Cost(0, 0, W, 1)),
+    ("local", preset("local", "reference"), Cost(0, 0, W + ADAM, 1)),
+    ("fedavg", preset("fedavg", "paper"), Cost(W, W, 0, 1)),
+    ("fedprox", preset("fedprox", "paper"), Cost(W, W, 0, 1)),
+    ("ditto", preset("ditto", "paper"), Cost(W, W, W, 2)),
+    ("perfedavg", preset("perfedavg", "reference"), Cost(W, W, 0, 2)),
+    ("perfedavg", preset("perfedavg", "paper"), Cost(W, W, 0, 4)),
+    ("pfedme", preset("pfedme", "paper"), Cost(W, W, W, 5)),
+    ("heurfedamp", preset("heurfedamp", "paper"), Cost(W, W, W, 1)),
+    ("fedamp", preset("fedamp", "paper"), Cost(W, W, W, 1)),
+    ("fedper", preset("fedper", "paper"), Cost(BODY, BODY, HEAD, 1)),
+    ("fedrep", preset("fedrep", "bpfed", optimiser_state="fresh"), Cost(BODY, BODY, HEAD, 5)),
+    ("lgfedavg", preset("lgfedavg", "paper"), Cost(HEAD, HEAD, BODY, 1)),
+    # Self-FL sends two numbers more and uploads one; a client keeps its model and the mean of its models, the variance
+    # of these, the one it uploaded, how many they are and when it was last active.
+    ("selffl", preset("selffl", "paper"), Cost(W + 2, W + 1, 2 * W + 4, 1)),
+    ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),
+    ("pfedbayes", preset("pfedbayes", "reference"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
+    ("pfedbayes", preset("pfedbayes", "paper", draws=3), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 3)),
+]
+
+
+@pytest.mark.parametrize("lift", ["vmap", "loop"])
+@pytest.mark.parametrize(("method", "fields", "cost"), CASES, ids=[f"{m}-{i}" for i, (m, _, _) in enumerate(CASES)])
+def test_the_cost_table(method: str, fields: dict[str, Any], cost: Cost, lift: Any) -> None:
+    federation = toy.federation(method, fields, sizes=(12, 12, 12), lift=lift)
+    state, report = advance(federation, start(federation))
+    kept = trees.numel(state.clients) // 3
+    assert Cost(report.floats_down, report.floats_up, kept, round(report.gradients / STEPS)) == cost
+    assert report.gradients == STEPS * cost.gradients
+
+
+def test_fedreps_epochs_are_counted_as_they_are_taken() -> None:
+    # 12 samples are three batches of four: ten epochs of the head and one of the body.
+    federation = toy.federation("fedrep", preset("fedrep", "paper"), sizes=(12, 12))
+    assert advance(federation, start(federation))[1].gradients == 3 * (10 + 1)
+
+
+def test_unequal_clients_count_what_each_takes() -> None:
+    federation = toy.federation(sizes=(4, 12), feed=Feed(4, 2, "epochs"))
+    assert advance(federation, start(federation))[1].gradients == (2 + 6) / 2
+
+
+def test_algorithm_2_uploads_two_models() -> None:
+    federation = toy.federation("selffl", preset("selffl", "paper", algorithm=2))
+    _, report = advance(federation, start(federation))
+    assert (report.floats_down, report.floats_up) == (W + 2, 2 * W + 1)

@@ -1,0 +1,42 @@
+"""Ditto: two models that do not touch within a round."""
+
+from __future__ import annotations
+
+import pytest
+
+import plain_loop
+import toy
+from agreement import assert_clients, assert_same, preset
+from fedbayes.federation.loop import start
+
+
+@pytest.mark.parametrize("name", ["paper", "reference", "selffl"])
+def test_three_rounds_against_a_plain_loop(name: str) -> None:
+    fields = preset("ditto", name, lr=0.1, lam=0.4)
+    federation = toy.federation("ditto", fields)
+    weights, personal = plain_loop.ditto(
+        federation, start(federation).server.weights, 3, 0.1, 0.4,
+        scaled=fields["penalty"] == "scaled", uniform=fields["weighting"] == "uniform",
+    )  # fmt: skip
+    state = toy.after(federation, 3)
+    assert_same(state.server.weights, weights)
+    assert_clients(state.clients.personal, personal)
+
+
+def test_its_global_model_is_fedavg_whatever_lambda() -> None:
+    ours = toy.after(toy.federation("ditto", preset("ditto", "paper", lr=0.1, lam=5.0)), 3)
+    assert_same(ours.server.weights, toy.after(toy.federation(), 3).server.weights)
+
+
+@pytest.mark.parametrize("penalty", ["scaled", "unscaled"])
+def test_without_the_pull_the_personal_model_trains_alone(penalty: str) -> None:
+    ours = toy.after(toy.federation("ditto", preset("ditto", "paper", lr=0.1, lam=0.0, penalty=penalty)), 3)
+    alone = toy.after(toy.federation("local", preset("local", "paper", lr=0.1)), 3)
+    assert_same(ours.clients.personal, alone.clients.own)
+
+
+def test_the_unscaled_pull_of_one_is_the_global_model_less_a_step() -> None:
+    # v - eta g - 1 (v - w) = w - eta g: with lambda 1 the personal model is one step away from the broadcast.
+    federation = toy.federation("ditto", preset("ditto", "selffl", lr=0.0, lam=1.0))
+    state = start(federation)
+    assert_same(toy.after(federation, 1).clients.personal, state.clients.personal)
