@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fedbayes.autodiff import grad_and_value
+from fedbayes.autodiff import counting, grad_and_value
 
 
 def energy(weights: dict[str, Tensor], x: Tensor) -> Tensor:
@@ -50,3 +50,16 @@ def test_a_function_that_does_not_look_has_gradient_zero() -> None:
         torch.func.grad_and_value(lambda w: w["a"].sum() * 0 + 2)(at),
     ):
         assert torch.equal(grads["a"], torch.zeros(3)) and float(value) == 2
+
+
+def test_gradients_are_counted_once_for_each_entry_of_the_axes_they_are_vmapped_over() -> None:
+    weights = {"a": torch.ones(3, 5), "b": torch.ones(3, 5)}
+    own, x = {name: w[0] for name, w in weights.items()}, torch.ones(5)
+    with counting() as outer:
+        grad_and_value(energy)(own, x)
+        with counting() as inner:
+            torch.vmap(grad_and_value(energy), in_dims=(0, None))(weights, x)
+        grad_and_value(energy)(own, x)
+    assert (outer.gradients, inner.gradients) == (2, 3)
+    grad_and_value(energy)(own, x)
+    assert outer.gradients == 2, "nothing is counted outside the block"

@@ -160,6 +160,11 @@ def at(*keys: str, value: Any) -> Any:
     return change
 
 
+def row(**keys: Any) -> Any:
+    """Another method in FedAvg's row of Table 1."""
+    return at("experiments", "table1", "methods", "FedAvg", value=keys)
+
+
 @pytest.mark.parametrize(
     ("file", "change", "words"),
     [
@@ -225,6 +230,16 @@ def at(*keys: str, value: Any) -> Any:
          ["preprocess", "mean belongs to the kind 'channels'"]),
         (PAPER, at("experiments", "table1", "preprocess", value={"kind": "as-stored", "augment": "crop-and-flip"}),
          ["preprocess", "'crop-and-flip' is for images"]),
+        (PAPER, at("experiments", "table1", "protocol", "personal", value="adapted"),
+         ["protocol", "adapt_batches belongs to `personal: adapted`"]),
+        (PAPER, at("experiments", "table1", "protocol", "personal", value="tuned"),
+         ["protocol.personal", "'tuned'", "broadcast"]),
+        (PAPER, at("experiments", "table1", "methods", "FedAvg", "training", value={"round": 3}),
+         ["methods.FedAvg / training", "did you mean 'rounds'?"]),
+        (PAPER, row(method="fedper", set={"shared": "bodies"}),
+         ["methods.FedAvg.set.shared", "bodies"]),
+        (PAPER, row(method="selffl", set={"variance": "known"}),
+         ["methods.FedAvg.set", "the key 'sample_variance' is missing"]),
         (PAPER, at("scales", "smoke", value=None), ["scales.smoke", "found nothing"]),
         (PAPER, at("scales", "paper", "seeds", value=[0, 1, 0]), ["scales.paper.seeds", "found 0 twice"]),
         (PAPER, at("name", value="pFedBays"), ["name", "did you mean 'pFedBayes'?"]),
@@ -281,6 +296,24 @@ def with_shift(dataset: str = "cifar10", **changes: Any) -> Any:
         setting |= {"dataset": dataset, "shift": SHIFT | changes}
 
     return change
+
+
+def test_a_field_that_marks_its_results_is_seen_wherever_the_cell_is() -> None:
+    cells = [cell for cell in make_plan().cells if cell.method == "Per-FedAvg"]
+    found = {cell.preset: (cell.marks, cell.variant, cell.row()["marks"]) for cell in cells}
+    mark = "adapted on test data"
+    assert found.pop("leak") == (mark, mark, mark)
+    assert set(found.values()) == {("", "", "")}
+
+
+def test_a_method_may_train_and_be_tested_in_its_own_way(clone: Path) -> None:
+    own = {"training": {"trains": "all"}, "protocol": {"personal": "adapted", "adapt_batches": 3, "models": ["pm"]}}
+    edit(clone, PAPER, row(method="fedavg", **own))
+    plan = load_plan({"scale": "smoke", "papers": ["pfedbayes"]}, clone)
+    for cell in plan.cells:
+        spec = cell.run.spec
+        assert spec["training"]["trains"] == ("all" if cell.method == "FedAvg" else "selected")
+        assert spec["protocol"].get("adapt_batches") == (3 if cell.method == "FedAvg" else None)
 
 
 def test_runs_without_a_shift_keep_the_names_they_had() -> None:
