@@ -82,7 +82,7 @@ def test_editing_the_method_retrains_and_a_comment_does_not(finished: Path) -> N
     before = file.read_text()
     edited(file, "Idea: clients", "Idea: all clients")
     assert planned(finished) == {}
-    edited(file, "work.steps + 1", "work.steps + 1 + 0")
+    edited(file, "work.meter.add(loss)", "work.meter.add(1 * loss)")
     assert planned(finished)["train"] == 1
     file.write_text(before)
     assert planned(finished) == {}
