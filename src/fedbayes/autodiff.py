@@ -35,8 +35,10 @@ def counting() -> Iterator[Count]:
         _open.pop()
 
 
-def grad_and_value(function: Callable[..., Tensor]) -> Callable[..., tuple[Any, Tensor]]:
+def grad_and_value(function: Callable[..., Tensor], passes: int = 1) -> Callable[..., tuple[Any, Tensor]]:
     """The gradient of a scalar function in its first argument, a tree of tensors, and the function's value.
+
+    `passes` is for the count alone: a function that averages over draws goes through the network once for each.
 
     Inside vmap, and inside another gradient, this is `torch.func.grad_and_value`. For a client on its own (the lift
     `loop`) the same numbers come from ordinary reverse mode, which spares the wrapping of every operation: a fifth of a
@@ -46,7 +48,7 @@ def grad_and_value(function: Callable[..., Tensor]) -> Callable[..., tuple[Any, 
 
     def found(at: Any, *rest: Any) -> tuple[Any, Tensor]:
         if _open:
-            _open[-1].gradients += _side_by_side()
+            _open[-1].gradients += passes * _side_by_side()
         if _is_transformed() or _is_differentiated(at, rest):
             both: tuple[Any, Tensor] = by_transform(at, *rest)
             return both

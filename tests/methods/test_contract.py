@@ -32,7 +32,7 @@ def presets(method: str) -> dict[str, dict[str, Any]]:
 
 CASES = [(method, preset) for method in METHODS for preset in presets(method)]
 # Noise is keyed by a client's number, which a permutation changes: without it the law is about the method alone.
-WITHOUT_NOISE = {"pfedbayes": {"noise_std": 0.0}}
+WITHOUT_NOISE = {"pfedbayes": {"noise_std": 0.0}, "feduab": {"noise_bound": 0.0}}
 
 
 def toy_run(method: str, preset: str, fields: dict[str, Any] | None = None, **changes: Any) -> Federation:

@@ -11,12 +11,13 @@ import yaml
 import plain_pfedbayes
 import toy
 from artefacts import ROOT
+from fedbayes.bayes.aggregation import aggregate as average
 from fedbayes.bayes.flat import flatten, layout_of, unflatten
 from fedbayes.bayes.gaussian import Gaussian, inverse_softplus, kl, slope, softplus
 from fedbayes.evaluation.evaluate import predict_all
 from fedbayes.federation.contract import Batch
 from fedbayes.federation.loop import advance, start
-from fedbayes.methods.pfedbayes import average, likelihood_gradient
+from fedbayes.methods.pfedbayes import likelihood_gradient
 from plain_fedavg import fedavg
 
 PRESETS: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "config/methods/pfedbayes.yaml").read_text())["presets"]

@@ -41,11 +41,11 @@ from torch.nn import functional as F
 
 from fedbayes import optim
 from fedbayes.autodiff import grad_and_value
+from fedbayes.bayes.aggregation import aggregate
 from fedbayes.bayes.flat import Layout, flatten, layout_of, unflatten
 from fedbayes.bayes.gaussian import (
     Gaussian,
     Spread,
-    inverse_softplus,
     kl_gradient_first,
     kl_gradient_second,
     point,
@@ -189,7 +189,7 @@ def build(config: Config, network: Network) -> Method:
 
     def merge(server: Server, up: Gaussian, cohort: Cohort, key: Key) -> Server:
         """Algorithm 1, server: v <- (1 - beta) v + beta mean_i v_i."""
-        mean = average(up, shares(cohort, config.weighting, up.mu.dtype), config.average)
+        mean = aggregate(up, shares(cohort, config.weighting, up.mu.dtype), config.average)
         beta = config.server_step
         return Server(Gaussian(*((1 - beta) * old + beta * new for old, new in zip(server.world, mean, strict=True))))
 
@@ -241,17 +241,3 @@ def likelihood_gradient(
         return Spread(grad, grad * noise[0]), value
     grads, values = torch.vmap(grad_and_value(nll))(weights)
     return Spread(grads.mean(0), (grads * noise).mean(0)), values.mean(0)
-
-
-def average(stacked: Gaussian, weights: Tensor, space: str) -> Gaussian:
-    r"""The weighted mean of Gaussians in rho space, in sigma space, or with matched moments.
-
-    Moments (Lemma A.2): $\mu = \sum p_i \mu_i$, $\sigma^2 = \sum p_i [\sigma_i^2 + (\mu_i - \mu)^2]$.
-    """
-    mu = torch.tensordot(weights, stacked.mu, dims=1)
-    if space == "rho":
-        return Gaussian(mu, torch.tensordot(weights, stacked.rho, dims=1))
-    if space == "sigma":
-        return Gaussian(mu, inverse_softplus(torch.tensordot(weights, stacked.sigma, dims=1)))
-    variance = torch.tensordot(weights, stacked.sigma**2 + (stacked.mu - mu) ** 2, dims=1)
-    return Gaussian(mu, inverse_softplus(variance.sqrt()))

@@ -27,6 +27,16 @@ class Network(NamedTuple):
     kind: Literal["dense", "conv", "recurrent"]  # decides how clients are lifted on the CPU
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy  # what `apply` gives and labels to losses [batch]
     reduction: Literal["mean", "sum"] = "mean"  # how the losses of a batch are put together
+    parallel: tuple[str, ...] = ()  # layers that stand side by side, and so are on one level
+
+
+def levels(network: Network) -> dict[str, int]:
+    """How deep each layer is, counted from 0 at the input; layers side by side are equally deep."""
+    found: dict[str, int] = {}
+    for layer in network.layers:
+        beside = [found[other] for other in network.parallel if other in found and layer in network.parallel]
+        found[layer] = beside[0] if beside else 1 + max(found.values(), default=-1)
+    return found
 
 
 def uniform_linear(

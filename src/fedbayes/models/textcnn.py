@@ -50,7 +50,7 @@ def build(config: Config, shape: tuple[int, ...], classes: int) -> Network:
         found = [F.leaky_relu(layer(name, over_words, sentence)).amax(2) for name in convolutions]
         return layer("head", F.linear, torch.cat(found, 1))
 
-    return Network(init, apply, ("embedding", *convolutions, "head"), "conv")
+    return Network(init, apply, ("embedding", *convolutions, "head"), "conv", parallel=tuple(convolutions))
 
 
 def over_words(sentence: Tensor, kernels: Tensor, bias: Tensor | None) -> Tensor:
