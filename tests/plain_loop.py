@@ -211,13 +211,12 @@ def cosine_weights(client: int, models: list[Tensor], self_weight: float, sigma:
 
 
 def distance_weights(client: int, models: list[Tensor], alpha: float, sigma: float) -> list[float]:
-    """FedAMP's, straight from the formula."""
+    """FedAMP's, straight from the formula; alpha is bounded so that the others' weights cannot sum to more than 1."""
+    alpha = min(alpha, sigma / (len(models) - 1))
     raw = [
         0.0 if other == client else alpha * math.exp(-float((models[client] - m).square().sum()) / sigma) / sigma
         for other, m in enumerate(models)
     ]
-    scale = max(1.0, sum(raw))
-    raw = [r / scale for r in raw]
     return [1 - sum(raw) if other == client else r for other, r in enumerate(raw)]
 
 

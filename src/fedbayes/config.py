@@ -162,6 +162,11 @@ class Protocol(Record):
         "more; adapted: after the broadcast and `adapt_batches`. Absent: as the method's own paper does it.",
     )
     adapt_batches: PositiveInt | None = Field(None, description="Of `adapted`: batches of training data it takes.")
+    newcomer: Literal["frozen-shared", "fine-tuned"] | None = Field(
+        None,
+        description="How a client that was not in training comes to its model. frozen-shared: it trains its private "
+        "part alone; fine-tuned: an ordinary local visit. Absent: as the method's own paper does it.",
+    )
     newcomer_visits: PositiveInt = Field(
         1, description="Local visits of a client that was not in training, before it is tested; what is shared stays."
     )
@@ -176,7 +181,8 @@ class Protocol(Record):
     @model_serializer(mode="wrap")
     def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The plain test keeps the form, and so runs keep the names, it had before there was another.
-        plain = {"gm_tests": "clients", "personal": None, "adapt_batches": None, "newcomer_visits": 1}
+        plain: dict[str, Any] = {"gm_tests": "clients", "personal": None, "adapt_batches": None}
+        plain |= {"newcomer": None, "newcomer_visits": 1}
         return {k: v for k, v in handler(self).items() if k not in plain or v != plain[k]}
 
 

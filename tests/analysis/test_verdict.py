@@ -51,6 +51,7 @@ def test_lower_is_better_for_a_loss() -> None:
     [
         ({"scale": "reduced"}, "scale reduced"),
         ({"stand_in_for": "MNIST"}, "stand-in for MNIST"),
+        ({"marks": "adapted on test data"}, "adapted on test data"),
         ({"seeds": 2}, "2 seeds"),
         ({"seeds": 1}, "1 seed"),
         ({"doubtful": "typo"}, "published number doubtful"),

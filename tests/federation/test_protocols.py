@@ -32,7 +32,7 @@ def predicted(federation: Federation, weights: Weights, client: int) -> torch.Te
 
 
 def changed(method: str, personal: str, batches: int | None = None, **other: Any) -> Federation:
-    fields = toy.FEDAVG if method == "fedavg" else preset(method, "paper", lr=LR)
+    fields = toy.FEDAVG if method == "fedavg" else preset(method, "paper", lr=LR, private_start="common")
     federation = toy.federation(method, fields, **other)
     return replace(federation, method=under_protocol(federation.method, personal, batches))
 

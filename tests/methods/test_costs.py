@@ -5,6 +5,7 @@ The table is in models: `w` the whole network, `body` and `head` its parts; here
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +15,7 @@ from agreement import preset
 from fedbayes.federation import trees
 from fedbayes.federation.contract import Feed
 from fedbayes.federation.loop import advance, start
+from fedbayes.federation.protocols import own_state, under_protocol
 
 W, BODY, HEAD = 33, 15, 18
 STEPS = 3
@@ -82,3 +84,27 @@ def test_algorithm_2_uploads_two_models() -> None:
     federation = toy.federation("selffl", preset("selffl", "paper", algorithm=2))
     _, report = advance(federation, start(federation))
     assert (report.floats_down, report.floats_up) == (W + 2, 2 * W + 1)
+
+
+def test_models_kept_for_a_protocol_are_not_the_method_s() -> None:
+    federation = toy.federation()
+    kept = replace(federation, method=under_protocol(federation.method, "trained"))
+    assert trees.numel(own_state(start(kept).clients)) == 0 < trees.numel(start(kept).clients)
+
+
+@pytest.mark.parametrize(("lift", "chunk"), [("vmap", None), ("vmap", 2), ("loop", None)])
+def test_gradients_are_counted_until_a_client_is_done(lift: Any, chunk: int | None) -> None:
+    fields = preset("selffl", "algorithm-2", lr=0.5, converge_steps=400, tolerance=1e-3)
+    federation = toy.federation(
+        "selffl", fields, sizes=(4, 4, 4), feed=Feed(1, 3, order="full"), lift=lift, chunk=chunk
+    )
+    patient = toy.federation("selffl", fields | {"tolerance": 1e-300}, sizes=(4, 4, 4), feed=Feed(1, 3, order="full"))
+    _, report = advance(federation, start(federation))
+    assert advance(patient, start(patient))[1].gradients == 403, "three steps, then all that are allowed"
+    found.add(report.gradients)
+    assert 3 < report.gradients < 403 and len(found) == 1, (
+        "less where clients are done, whatever the lift and the chunk"
+    )
+
+
+found: set[float] = set()

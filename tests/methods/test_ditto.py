@@ -7,6 +7,8 @@ import pytest
 import plain_loop
 import toy
 from agreement import assert_clients, assert_same, preset
+from fedbayes.federation import trees
+from fedbayes.federation.contract import Feed
 from fedbayes.federation.loop import start
 
 
@@ -35,8 +37,13 @@ def test_without_the_pull_the_personal_model_trains_alone(penalty: str) -> None:
     assert_same(ours.clients.personal, alone.clients.own)
 
 
-def test_the_unscaled_pull_of_one_is_the_global_model_less_a_step() -> None:
-    # v - eta g - 1 (v - w) = w - eta g: with lambda 1 the personal model is one step away from the broadcast.
-    federation = toy.federation("ditto", preset("ditto", "selffl", lr=0.0, lam=1.0))
-    state = start(federation)
-    assert_same(toy.after(federation, 1).clients.personal, state.clients.personal)
+def test_the_unscaled_pull_of_one_ends_a_step_away_from_the_broadcast() -> None:
+    # v - eta g - 1 (v - w) = w - eta g(v): with one step a round, wherever v was.
+    federation = toy.federation("ditto", preset("ditto", "selffl", lr=0.1, lam=1.0), feed=Feed(4, 1))
+    before = toy.after(federation, 3)
+    after, data = toy.after(federation, 4, before), plain_loop.Data(federation)
+    data.taken = before.seen.tolist()
+    for client in range(3):
+        slope = plain_loop.grad(trees.take(before.clients.personal, client), *data.next(client))
+        expected = plain_loop.moved(before.server.weights, slope, 0.1)
+        assert_same(trees.take(after.clients.personal, client), expected)

@@ -94,8 +94,35 @@ def mixed(federation: Federation, server: Any) -> torch.Tensor:
 
 def test_a_pull_beyond_one_step_ends_at_the_mixture_and_does_not_overshoot() -> None:
     strong = preset("heurfedamp", "paper", lr=0.1, lam=1e6, alpha=1.0, alpha_decay=1.0)
-    state = toy.after(toy.federation("heurfedamp", strong), 5)
-    assert all(bool(leaf.isfinite().all()) for leaf in trees.leaves(state.clients.weights))
+    federation = toy.federation("heurfedamp", strong)
+    state = toy.after(federation, 4)
+    mixtures = send(federation, state.server, torch.arange(3)).mixture
+    # With a pull of 1 / lr every step is w <- u - lr g(w): a step of the gradient away from the mixture, never further.
+    after = toy.after(federation, 5, state).clients.weights
+    data = plain_loop.Data(federation)
+    data.taken = state.seen.tolist()
+    for client in range(3):
+        mixture = trees.take(mixtures, client)
+        own = mixture
+        for _ in range(plain_loop.STEPS):
+            own = plain_loop.moved(mixture, plain_loop.grad(own, *data.next(client)), 0.1)
+        assert_same(trees.take(after, client), own)
+
+
+def test_beginning_at_the_own_model_without_a_pull_is_local_training_whoever_takes_part() -> None:
+    ours = toy.after(toy.federation("heurfedamp", preset("heurfedamp", "reference", lr=0.1), clients_per_round=2), 5)
+    alone = toy.after(toy.federation("local", preset("local", "paper", lr=0.1), clients_per_round=2), 5)
+    assert_same(ours.clients.weights, alone.clients.own)
+
+
+def test_fedamp_never_forgets_a_client_s_own_model_entirely_when_models_differ() -> None:
+    federation = toy.federation("fedamp", preset("fedamp", "paper"))  # alpha 10,000: at its bound
+    state = toy.after(federation, 3)
+    near = torch.exp(-torch.cdist(state.server.models, state.server.models).square() / 25.0) / 2
+    own = 1 - (near.sum(1) - near.diagonal())
+    assert bool((own > 0).all())
+    expected = near - torch.diag(near.diagonal()) + torch.diag(own)
+    torch.testing.assert_close(mixed(federation, state.server), expected @ state.server.models, rtol=0, atol=1e-9)
 
 
 def test_there_is_no_global_model() -> None:

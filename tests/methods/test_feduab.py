@@ -41,7 +41,7 @@ def test_several_silent_draws_are_one() -> None:
 def test_silent_with_a_private_head_it_is_fedper() -> None:
     fields = preset("feduab", "private-head", **(SILENT | {"draws": 1}))
     ours = toy.after(toy.federation("feduab", fields), 3)
-    theirs = toy.after(toy.federation("fedper", preset("fedper", "paper", lr=0.1)), 3)
+    theirs = toy.after(toy.federation("fedper", preset("fedper", "paper", private_start="common", lr=0.1)), 3)
     assert_same(ours.server.world.mu, theirs.server.shared)
     assert_same(ours.clients.own.mu, theirs.clients.own)
 

@@ -15,6 +15,8 @@ from agreement import EXACT, assert_same, preset
 from fedbayes.evaluation.evaluate import predict_all
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, State
+from fedbayes.federation.protocols import for_newcomers
+from fedbayes.reading import ConfigError
 from plain_loop import BODY, HEAD, Data, Weights, grad, moved
 
 NEW = 1
@@ -53,7 +55,8 @@ def predicted(federation: Federation, weights: Weights) -> torch.Tensor:
 def test_the_private_part_is_trained_and_the_shared_part_frozen(
     method: str, moves: tuple[str, ...], visits: int
 ) -> None:
-    federation, state = trained(method, preset(method, "paper", lr=0.1, momentum=0.0), visits)
+    fields = preset(method, "paper", lr=0.1, momentum=0.0)
+    federation, state = trained(method, fields | ({"private_start": "common"} if method == "fedper" else {}), visits)
     # A newcomer's private part begins as everybody's did.
     weights = {name: (state.server.shared | state.server.private)[name] for name in BODY + HEAD}
     shared = [name for name in weights if name not in moves]
@@ -97,3 +100,34 @@ def test_a_newcomer_of_heurfedamp_is_sent_a_mixture_of_the_others_alone() -> Non
     )  # tested where it begins
     mean = trees.each(lambda leaf: (leaf[0] + leaf[2]) / 2, state.clients.weights)
     torch.testing.assert_close(new_probabilities(federation, state), predicted(federation, mean), rtol=0, atol=EXACT)
+
+
+def test_each_visit_of_a_newcomer_begins_at_the_broadcast() -> None:
+    # pFedMe's w_i goes back to w at every visit, so that theta stays near it however many there are.
+    fields = preset("pfedme", "paper", lr=0.05, lr_personal=0.05, lam=15.0)
+    federation, state = trained("pfedme", fields, visits=3)
+    weights = state.server.weights
+    data = Data(federation)
+    for _ in range(3):
+        theta, local = weights, weights
+        for _ in range(plain_loop.STEPS):
+            batch = data.next(NEW)
+            for _ in range(fields["inner_steps"]):
+                g = grad(theta, *batch)
+                theta = {n: t - 0.05 * (g[n] + 15.0 * (t - local[n])) for n, t in theta.items()}
+            local = {n: w - 0.05 * 15.0 * (w - theta[n]) for n, w in local.items()}
+    torch.testing.assert_close(new_probabilities(federation, state), predicted(federation, theta), rtol=0, atol=EXACT)
+
+
+def test_a_way_for_newcomers_by_name() -> None:
+    federation, state = trained("fedper", preset("fedper", "paper", lr=0.1, private_start="common"))
+    own = new_probabilities(federation, state)
+    frozen = replace(federation, method=for_newcomers(federation.method, "frozen-shared"))
+    assert torch.equal(new_probabilities(frozen, state), own)
+    tuned = replace(federation, method=for_newcomers(federation.method, "fine-tuned"))
+    data, weights = Data(federation), {n: (state.server.shared | state.server.private)[n] for n in BODY + HEAD}
+    for _ in range(plain_loop.STEPS):
+        weights = moved(weights, grad(weights, *data.next(NEW)), 0.1)
+    torch.testing.assert_close(new_probabilities(tuned, state), predicted(federation, weights), rtol=0, atol=EXACT)
+    with pytest.raises(ConfigError, match="this method has no private part to train alone"):
+        for_newcomers(toy.federation().method, "frozen-shared")

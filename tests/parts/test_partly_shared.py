@@ -48,7 +48,7 @@ def initial(federation: Federation) -> Weights:
 
 Case = tuple[str, dict[str, Any], tuple[str, ...], Callable[..., None], Callable[..., Any], bool, bool]
 CASES: list[Case] = [
-    ("fedper", preset("fedper", "paper", lr=0.1), BODY, together, SGD, False, False),
+    ("fedper", preset("fedper", "paper", private_start="common", lr=0.1), BODY, together, SGD, False, False),
     ("fedper", preset("fedper", "reference", lr=0.01), BODY, together, ADAM, True, False),
     ("lgfedavg", preset("lgfedavg", "paper", lr=0.1), HEAD, together, SGD, False, False),
     ("lgfedavg", preset("lgfedavg", "reference", lr=0.1), HEAD, together, partial(SGD, momentum=0.5), False, True),
@@ -85,7 +85,7 @@ def test_three_rounds_against_torchs_optimisers(case: Case) -> None:
 
 
 def test_weight_decay_is_fedreps_not_on_biases() -> None:
-    fields = preset("fedper", "paper", lr=0.1, weight_decay=0.3)
+    fields = preset("fedper", "paper", private_start="common", lr=0.1, weight_decay=0.3)
     federation = toy.federation("fedper", fields)
 
     def make(weights: list[torch.Tensor]) -> torch.optim.Optimizer:
@@ -100,7 +100,7 @@ def test_weight_decay_is_fedreps_not_on_biases() -> None:
 
 
 def test_with_an_empty_head_fedper_is_fedavg_and_has_a_global_model() -> None:
-    ours = toy.federation("fedper", preset("fedper", "paper", lr=0.1, shared="all"))
+    ours = toy.federation("fedper", preset("fedper", "paper", private_start="common", lr=0.1, shared="all"))
     assert_same(toy.after(ours, 3).server.shared, toy.after(toy.federation(), 3).server.weights)
     assert ours.method.common is not None
     assert toy.federation("fedper", preset("fedper", "paper")).method.common is None
@@ -108,7 +108,8 @@ def test_with_an_empty_head_fedper_is_fedavg_and_has_a_global_model() -> None:
 
 @pytest.mark.parametrize("method", ["fedper", "lgfedavg"])
 def test_with_everything_private_it_is_local_training(method: str) -> None:
-    ours = toy.after(toy.federation(method, preset(method, "paper", lr=0.1, shared="none")), 3)
+    common = {"private_start": "common"} if method == "fedper" else {}
+    ours = toy.after(toy.federation(method, preset(method, "paper", lr=0.1, shared="none", **common)), 3)
     alone = toy.after(toy.federation("local", preset("local", "paper", lr=0.1)), 3)
     assert_same(ours.clients.own, alone.clients.own)
 
@@ -132,7 +133,7 @@ def test_a_lost_broadcast_is_local_training() -> None:
 
 
 def test_what_is_reset_begins_every_visit_as_it_began_the_first() -> None:
-    federation = toy.federation("fedper", preset("fedper", "paper", lr=0.1, reset="head"))
+    federation = toy.federation("fedper", preset("fedper", "paper", private_start="common", lr=0.1, reset="head"))
     state = toy.after(federation, 2)
     assert not state.clients.own, "nothing is kept"
     assert_clients(state.clients.beginnings, [start(federation).server.private] * 3)
@@ -145,3 +146,10 @@ def test_what_is_reset_begins_every_visit_as_it_began_the_first() -> None:
             together(data, number, client)
         common = data.mean([{name: c.weights[name].detach() for name in BODY} for c in clients])
     assert_same(state.server.shared, common)
+
+
+def test_private_layers_begin_as_each_client_s_own_draw_where_the_paper_draws_them() -> None:
+    own = start(toy.federation("fedper", preset("fedper", "paper"))).clients.own["head.weight"]
+    assert not torch.allclose(own[0], own[1]) and not torch.allclose(own[1], own[2])
+    common = start(toy.federation("fedper", preset("fedper", "reference"))).clients.own["head.weight"]
+    assert torch.equal(common[0], common[1])

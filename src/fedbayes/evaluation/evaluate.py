@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedbayes.evaluation.metrics import HIGHER_IS_BETTER, METRICS
 from fedbayes.federation import rng, trees
-from fedbayes.federation.cohort import Guests, visit_all
+from fedbayes.federation.cohort import Guests, Outcome, visit_all
 from fedbayes.federation.contract import Model, Visit
 from fedbayes.federation.loop import Federation, State, enrol, send
 from fedbayes.federation.resident import Shards
@@ -77,9 +77,16 @@ def _predict_newcomers(federation: Federation, state: State) -> dict[str, Predic
     """Predictions of clients that join only now, after as many visits as the protocol gives them."""
     ids = torch.tensor(federation.newcomers, device=federation.data.device)
     joined = trees.put(state.clients, ids, enrol(federation, state.server, ids, int(state.round)))
-    visit = federation.method.newcomer
-    repeated = visit._replace(phases=visit.phases * federation.newcomer_visits)
-    return _predict_visited(federation, state._replace(clients=joined), repeated, federation.newcomers)
+    state = state._replace(clients=joined, seen=state.seen.index_fill(0, ids, 0))
+    method = federation.method
+    again = method.newcomer._replace(end=lambda work: method.train.end(work)[0])
+    for _ in range(federation.newcomer_visits - 1):
+        for stretch in _stretches(federation.newcomers):
+            visited = _visit(federation, state, again, stretch)
+            own = torch.tensor(stretch, device=ids.device)
+            clients, seen = trees.put(state.clients, own, visited.out), state.seen.index_add(0, own, visited.taken)
+            state = state._replace(clients=clients, seen=seen)
+    return _predict_visited(federation, state, method.newcomer, federation.newcomers)
 
 
 def _predict_visited(
@@ -96,7 +103,8 @@ def _predict_visited(
             # The last group reaches back to be as large as the others: a compiled step serves one number of clients.
             begin = min(first, len(stretch) - size)
             group = stretch[begin : begin + size]
-            for name, models in _visited(federation, state, visit, group).items():
+            models_by_name: dict[str, Model] = _visit(federation, state, visit, group).out
+            for name, models in models_by_name.items():
                 found = _probabilities(federation, models, group, True, int(state.round), federation.data.test)
                 parts.setdefault(name, []).append(found[first - begin :])
     return {name: _gathered(federation, found, federation.data.test, clients) for name, found in parts.items()}
@@ -111,12 +119,14 @@ def _stretches(clients: Sequence[int]) -> Iterator[range]:
             first = at
 
 
-def _visited(federation: Federation, state: State, visit: Visit, clients: range) -> dict[str, Model]:
-    """Models of some clients, stacked, after a visit."""
+def _visit(federation: Federation, state: State, visit: Visit, clients: range) -> Outcome:
+    """What a visit at some clients gives, stacked."""
+    if federation.replicates > 1:
+        raise ValueError("the models of replicates are not evaluated: each has a server of its own")
     ids = torch.tensor(clients, device=federation.data.device)
     own = slice(clients.start, clients.stop)
     guests = Guests(ids, send(federation, state.server, ids), trees.take(state.clients, own), state.seen[own])
-    visited = visit_all(
+    return visit_all(
         visit,
         guests,
         federation.data,
@@ -125,8 +135,6 @@ def _visited(federation: Federation, state: State, visit: Visit, clients: range)
         int(state.round),
         federation.lifting,
     )
-    models: dict[str, Model] = visited.out
-    return models
 
 
 class Scored(NamedTuple):

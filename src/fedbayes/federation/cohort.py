@@ -138,15 +138,13 @@ def _run_phase(
         inputs = _inputs(feed, rows, guests.ids.tolist(), (guests.seen + taken).tolist(), sizes, data, views)
     tables = (table.expand(most, *table.shape[1:]) for table in (data.labels[rows], masks))
     labels, masks, step_keys = (lifting.enter(table, 1) for table in (*tables, step_keys))
-    work, per_step, taken_steps = lifting.enter(work), 0, most
+    work, per_step, until = lifting.enter(work), 0, needed
     for t in range(most):
-        if (
-            phase.done is not None
-            and t % LOOK_EVERY == LOOK_EVERY - 1
-            and _all_done(phase, lifting.leave(work), lifting)
-        ):
-            taken_steps = t
-            break
+        if phase.done is not None and t % LOOK_EVERY == LOOK_EVERY - 1:
+            done = lifting.over(phase.done)(lifting.leave(work))
+            until = torch.where(done, until.clamp_max(t), until)
+            if done.all():
+                break
         x = lifting.enter(inputs(t))
         mask = masks[t].to(x.dtype) if x.is_floating_point() else masks[t]
         batch = Batch(x, labels[t], mask)
@@ -154,12 +152,7 @@ def _run_phase(
             per_step = lifting.gradients(phase.step, work, batch, step_keys[t])
         new = step(work, batch, step_keys[t])
         work = _where(t < needed, new, work) if ragged else new
-    return _Done(lifting.leave(work), needed * feed.draws, needed.clamp_max(taken_steps) * per_step)
-
-
-def _all_done(phase: Phase, work: Work, lifting: Lifting) -> bool:
-    assert phase.done is not None
-    return bool(lifting.over(phase.done)(work).all())
+    return _Done(lifting.leave(work), needed * feed.draws, until * per_step)
 
 
 def _augmented(data: Resident, rows: Tensor, keys: Tensor, t: int) -> Tensor:

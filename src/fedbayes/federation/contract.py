@@ -99,3 +99,4 @@ class Method(NamedTuple):
     common: Callable[[Server], Model] | None  # the global model; None where the method has none
     predict: Callable[[Model, Tensor, Key], Tensor]  # probabilities [draw, sample, class]
     traceable: bool = True  # False: cannot be vmapped, always the loop
+    freezes_shared: bool = False  # whether `newcomer` trains a private part and leaves what is shared alone

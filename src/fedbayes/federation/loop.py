@@ -80,7 +80,7 @@ def start(federation: Federation) -> State:
 
 def enrol(federation: Federation, server: Server, ids: Tensor, round_: int) -> Client:
     """What the clients `ids` keep when they have just joined, stacked."""
-    facts = federation.data.facts(ids, round_, federation.feed)
+    facts = federation.data.facts(ids, round_, federation.feed)._replace(id=ids % federation.population)
     keys = rng.fold(federation.key("join").to(ids.device), ids)
     own = (server,) if federation.replicates == 1 else _unstacked(server, federation.replicates)
     joined = [

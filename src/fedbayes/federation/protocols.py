@@ -15,6 +15,23 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fedbayes.federation.contract import Client, Down, Facts, Feed, Key, Method, Phase, Server, Tree, Visit, Work
+from fedbayes.reading import ConfigError
+
+
+def for_newcomers(method: Method, newcomer: str | None) -> Method:
+    """The method with newcomers brought to their models as `newcomer` says; None leaves the method's own way.
+
+    Args:
+        method: whose `newcomer` is replaced.
+        newcomer: `frozen-shared` (only a private part is trained) or `fine-tuned` (an ordinary local visit).
+    """
+    if newcomer == "frozen-shared" and not method.freezes_shared:
+        raise ConfigError(
+            "protocol.newcomer: found 'frozen-shared', but this method has no private part to train alone"
+        )
+    if newcomer == "fine-tuned":
+        return method._replace(newcomer=Visit(method.train.begin, method.train.phases, method.adapt.end))
+    return method
 
 
 def under_protocol(method: Method, personal: str | None, batches: int | None = None) -> Method:
@@ -23,7 +40,7 @@ def under_protocol(method: Method, personal: str | None, batches: int | None = N
     Args:
         method: whose `adapt` is replaced.
         personal: name of the protocol (`config.Personal`).
-        batches: of `adapted`, how many.
+        batches: of `adapted`, how many each of its phases takes.
     """
     if personal is None:
         return method
@@ -39,7 +56,7 @@ def _few(method: Method, batches: int) -> tuple[Phase, ...]:
     def cut(phase: Phase) -> Phase:
         def feed(experiment: Feed) -> Feed:
             own = phase.feed(experiment) if phase.feed else experiment
-            return own._replace(amount=batches, unit="batches")
+            return own._replace(amount=batches, unit="batches", split="train")
 
         return phase._replace(feed=feed, length=None)
 
@@ -51,6 +68,11 @@ class Kept(NamedTuple):
 
     client: Client
     models: dict[str, Tree]
+
+
+def own_state(clients: Client) -> Client:
+    """What the method itself keeps at clients, without models kept for a protocol."""
+    return clients.client if isinstance(clients, Kept) else clients
 
 
 def _kept(method: Method) -> Method:

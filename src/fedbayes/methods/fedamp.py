@@ -10,8 +10,8 @@ Notation: $u_i$ -> `Down.mixture`; $w_i$ -> `Client.weights`; $\sigma$ -> `sigma
 $\lambda, \alpha_k$ -> `lam`, `alpha`.
 
 Deviations:
-    1. The weights of the others are scaled down where they sum to more than 1: the paper wants a convex combination and
-       leaves it to the choice of alpha_k.
+    1. In the mixture alpha_k is at most sigma / (N - 1), which keeps it a convex combination, as the paper wants and
+       leaves to the choice of alpha_k: no A' is larger than 1 / sigma.
     2. Participation, clients that never uploaded and the start of a visit as in `heurfedamp.py`.
     3. TsingZ0/PFLlib@d832e76 builds the pull from detached tensors, so that it has no gradient, and from the norm, not
        its square: `lam: 0` gives the same steps.
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from fedbayes.federation.contract import Method
 from fedbayes.models.network import Network
-from fedbayes.parts.message_passing import Passing, completed, message_passing, others
+from fedbayes.parts.message_passing import Passing, completed, message_passing, others, squared_norms
 
 
 class Config(Passing):
@@ -41,8 +41,10 @@ def build(config: Config, network: Network) -> Method:
 
     def mixing(own: Tensor, models: Tensor, seen: Tensor, client: Tensor, alpha: Tensor) -> Tensor:
         r"""$\xi_{ij} = \alpha_k A'(|w_i - w_j|^2)$, $A'(x) = e^{-x/\sigma} / \sigma$, $j \ne i$; the rest is own."""
-        squares = (models - own).square().sum(1)
-        near = alpha * torch.exp(-squares / config.sigma) / config.sigma * others(seen, client).to(own.dtype)
-        return completed(near / near.sum().clamp_min(1), client)
+        usable = others(seen, client)
+        # |w_i - w_j|^2 by products: the differences themselves would be a model for each pair of clients.
+        squares = (squared_norms(models) - 2 * (models @ own) + own @ own).clamp_min(0)
+        step = alpha.clamp_max(config.sigma / usable.sum().clamp_min(1))
+        return completed(step * torch.exp(-squares / config.sigma) / config.sigma * usable, client)
 
     return message_passing(config, network, mixing)

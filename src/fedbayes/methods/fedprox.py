@@ -9,9 +9,8 @@ Notation: $w^t$ -> `Server.weights`, `Work.centre`; $\mu$ -> `mu`; $\eta$ -> `lr
 
 Deviations:
     1. Local solver: SGD for the batches or epochs of the experiment; stragglers that stop early are not simulated.
-    2. Average: Algorithm 2 samples clients by n_k and takes the plain mean; litian96/FedProx@d2a4501 samples so and
-       weights by n_k where the experiments say so. Here clients are chosen uniformly, as the experiment says, and the
-       mean is weighted -> `weighting`.
+    2. Average: Algorithm 2 samples clients by n_k and takes the plain mean; litian96/FedProx@d2a4501 samples uniformly
+       and weights by n_k, as here -> `weighting`.
     3. Penalty: FedUAB's code (lpf111222/FedUAB@a8b7975) adds $\mu \sum_j |w_j - w_j^t|$ over tensors $j$, not squared;
        its gradient is a unit vector for each tensor and is taken as 0 where $w_j = w_j^t$ -> `penalty`.
     4. The personal model is the global one after one more local visit, for newcomers too, as FedUAB evaluates it.

@@ -11,10 +11,12 @@ Deviations: [C] is lgcollins/FedRep@d82e629, [B] BPFed's code hyLiu1994/BPFedMeP
     1. Order: head epochs, then body epochs [paper, C]; [B] on each batch one step of all weights, then four of the head
        -> `turns`.
     2. Optimiser: SGD with momentum 0.5 and weight decay 1e-4, not on biases, new at every visit [C]; Adam, kept [B].
+       [B] has a second Adam for the head's extra steps, with moments of its own; here the head has one set of moments.
     3. Average: equal weights in Algorithm 1, n_i / n in [C] -> `weighting`.
-    4. [C] fine-tunes the head for 10 epochs or more in a final round of all clients: `personal: adapted` of an
-       experiment's protocol does likewise. The method's own test is right after the broadcast.
-    5. A newcomer trains its head on the frozen body (paper, section 3; BPFed, Figs. 7-9).
+    4. [C] fine-tunes the head for 10 epochs or more in a final round of all clients; here nobody is fine-tuned, and the
+       method's own test is right after the broadcast.
+    5. [B] trains all clients in every round and lets S upload: the experiment's `trains: all`.
+    6. A newcomer trains its head on the frozen body (paper, section 3; BPFed, Figs. 7-9), one step a batch.
 
 Reduces to: local training when everything is private: `head_epochs` of it, or `1 + head_steps` steps on each batch.
 """

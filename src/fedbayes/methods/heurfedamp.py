@@ -17,7 +17,8 @@ Deviations: the original code's address is dead; [F] is the re-implementation in
     4. The solver is SGD for the experiment's batches. lambda and alpha_k are [F]'s; pFedBayes prints a learning rate
        and the self weight only.
 
-Reduces to: local training when the self weight is 1 and lam = 0.
+Reduces to: local training when the self weight is 1, lam = 0 and everybody takes part in every round; or when lam = 0
+and visits begin at the client's own model.
 """
 
 from __future__ import annotations
@@ -25,11 +26,10 @@ from __future__ import annotations
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from fedbayes.federation.contract import Method
 from fedbayes.models.network import Network
-from fedbayes.parts.message_passing import Passing, completed, message_passing, others
+from fedbayes.parts.message_passing import Passing, completed, message_passing, others, squared_norms
 
 
 class Config(Passing):
@@ -44,9 +44,9 @@ def build(config: Config, network: Network) -> Method:
 
     def mixing(own: Tensor, models: Tensor, seen: Tensor, client: Tensor, alpha: Tensor) -> Tensor:
         r"""$\xi_{ij} = (1 - \xi_{ii}) e^{\sigma \cos(w_i, w_j)} / \sum_{h \ne i} e^{\sigma \cos(w_i, w_h)}$."""
-        usable = others(seen, client).to(own.dtype)
-        cosines = F.cosine_similarity(own.unsqueeze(0), models, dim=1)
-        # Cosines are at most 1: taking sigma off the exponent keeps it from overflowing and cancels in the quotient.
+        usable = others(seen, client)
+        cosines = (models @ own) / (squared_norms(models) * (own @ own)).sqrt()
+        # Cosines are at most 1: taking sigma off the exponent keeps it from overflowing, and cancels in the quotient.
         attention = torch.exp(config.sigma * (cosines - 1)) * usable
         share = 1 - config.self_weight * seen[client].to(own.dtype)
         total = attention.sum()

@@ -14,7 +14,8 @@ Deviations: [C] is pliang279/LG-FedAvg@7af0568, [B] BPFed's code hyLiu1994/BPFed
     3. Optimiser: SGD [C], Adam kept for the whole run [B] -> `optimiser`, `optimiser_state`.
     4. [B] loses the broadcast: the counter of `User.set_parameters` is not advanced at a private tensor, so with
        private tensors first nothing is ever copied, and BPFed's Table I has local training -> `broadcast: lost`.
-    5. A newcomer trains its lower layers under the frozen top (BPFed, Figs. 7-9).
+    5. [B] trains all clients in every round and lets S upload: the experiment's `trains: all`.
+    6. A newcomer trains its lower layers under the frozen top (BPFed, Figs. 7-9).
 
 Reduces to: local training when nothing is shared, or when the broadcast is lost.
 """

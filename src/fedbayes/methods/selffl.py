@@ -16,7 +16,8 @@ Deviations: no public code is known; [A] is the appendix, and where it leaves ro
     2. Cold start: until both variances are positive, and somebody else was active, a visit is one of FedAvg: it begins
        at the server's weights and takes the experiment's steps; the server then weights equally [0/0 in the formulas].
     3. The others' sum under partial participation [not said]: over the clients of the round before; own weight and the
-       correction of (10) only where the client was one of them; the correction's factor is capped -> `cap`.
+       correction of (10) only where the client was one of them; the correction's factor is capped -> `cap`. A client
+       takes itself for one of them where it trained, so `trains: all` of an experiment does not go with Self-FL.
     4. Step count: printed as $(1 - \eta / B_m \sigma_m^2)^{l_m}$, which contradicts a gradient of the batch's sum. A
        step contracts by $\eta c_m / \sigma_m^2$ with $c_m = B_m / N_m$ ($1 / N_m$ for a mean) -> `contraction`.
        The base is kept in [1e-3, 1 - 1e-9] and $l_m$ in [1, `max_steps`]; a base that had to be raised leaves one step
@@ -29,7 +30,8 @@ Deviations: no public code is known; [A] is the appendix, and where it leaves ro
     9. Algorithm 2 goes on to the local optimum: until a step moves the weights by at most `tolerance` of their length,
        or `converge_steps`. [A] states no rule.
     10. Cluster level [A, Table 5]: the server keeps the latest model of each group of neighbouring clients and
-       aggregates over groups, also those with nobody active -> `clients_per_cluster`.
+       aggregates over groups, also those with nobody active; a client then begins at the server's weights, without the
+       correction of (10) -> `clients_per_cluster`.
     11. A newcomer begins at the server's weights; its steps follow (8) where variances are known.
 
 Reduces to: FedAvg's plain mean when sigma_0 -> 0 and all sigma_m are equal; local training when sigma_0 -> infinity
@@ -53,10 +55,10 @@ from fedbayes.parts.average import weighted_mean
 from fedbayes.parts.weights import Meter, batch_loss, dtype_of, new_meter, probabilities
 from fedbayes.tensors import Params
 
-# Variances up to FLOOR are none; the base of (8) is kept between the two bounds.
+# Variances up to FLOOR are none; the base of (8), 1 - c, is kept between LEAST_BASE and 1 - LEAST_CONTRACTION.
 FLOOR = 1e-12
 ROUNDING = 1e-6
-LEAST_BASE, MOST_BASE = 1e-3, 1 - 1e-9
+LEAST_BASE, LEAST_CONTRACTION = 1e-3, 1e-9
 NEVER = -2  # the round a client was last active in, before its first
 
 
@@ -185,12 +187,14 @@ def build(config: Config, network: Network) -> Method:
         variance = client.variance
         if config.sample_variance is not None:
             variance = config.sample_variance / facts.size.to(variance.dtype)
-        # Was this client one of those the sum is about? A cluster always is, once anybody of it was active.
-        counted = client.last == facts.round - 1 if config.clients_per_cluster is None else client.visits > 0
+        # Was this client one of those the sum is about? At cluster level the sum is about clusters.
+        counted = client.last == facts.round - 1
+        if config.clients_per_cluster is not None:
+            counted = torch.zeros_like(counted)
         own = inverse(down.between + client.sent)
         others = down.total - torch.where(counted, own, 0.0)
         # A client that was alone is left with rounding errors, not with others.
-        warm = (variance > FLOOR) & (others > ROUNDING * down.total)
+        warm = (variance > FLOOR) & (others > ROUNDING * down.total) & ~(counted & (client.sent <= FLOOR))
         if config.variance == "estimated":
             warm = warm & (down.between > FLOOR)
         others = torch.where(warm, others, 1.0)
@@ -213,10 +217,10 @@ def build(config: Config, network: Network) -> Method:
             "printed": 1 / batch,
             "one": torch.ones_like(safe),
         }[config.contraction]
-        base = 1 - config.lr * share / safe
+        contraction = config.lr * share / safe
         others_weight = others if config.posterior == "paper" else 1 / (between + 1 / others)
-        found = steps_to_posterior(safe, others_weight, base).clamp(1, config.max_steps)
-        clipped = warm & (base < LEAST_BASE)
+        found = steps_to_posterior(safe, others_weight, contraction).clamp(1, config.max_steps)
+        clipped = warm & (contraction > 1 - LEAST_BASE)
         if config.clipped == "usual":
             found = torch.where(clipped, facts.steps, found)
         usual = facts.steps if config.steps == "fixed" else torch.where(warm, found, facts.steps)
@@ -305,16 +309,19 @@ def others_mean(weights: Params, own: Params, factor: Tensor) -> Params:
     return {name: w - factor * (own[name] - w) for name, w in weights.items()}
 
 
-def steps_to_posterior(variance: Tensor, others: Tensor, base: Tensor) -> Tensor:
-    r"""Eq. (8): the whole number next to the $l$ of $b^l = o / (1/\sigma_m^2 + o)$.
+def steps_to_posterior(variance: Tensor, others: Tensor, contraction: Tensor) -> Tensor:
+    r"""Eq. (8): the whole number next to the $l$ of $(1 - c)^l = o / (1/\sigma_m^2 + o)$.
 
     Args:
         variance: sigma_m^2.
         others: o, the weight of the others: the sum of w_k, k != m, or the exact prior precision.
-        base: b = 1 - eta c_m / sigma_m^2, what a step leaves of the distance to the local optimum.
+        contraction: c = eta c_m / sigma_m^2, the share of the distance to the local optimum that a step takes.
     """
-    target = others / (1 / variance + others)
-    return (target.log() / base.clamp(LEAST_BASE, MOST_BASE).log()).clamp_max(2.0**31).round().long()
+    # log(1 - c) and the logarithm of the target without the digits that 1 - c and the quotient would lose in float32.
+    target = -torch.log1p(1 / (variance * others))
+    return (
+        (target / torch.log1p(-contraction.clamp(LEAST_CONTRACTION, 1 - LEAST_BASE))).clamp_max(2.0**30).round().long()
+    )
 
 
 def running_variance(

@@ -83,7 +83,7 @@ def message_passing(config: Passing, network: Network, mixing: Mixing) -> Method
     def alpha(round_: Tensor) -> Tensor:
         """alpha_k after some rounds."""
         times = torch.div(round_, config.alpha_rounds, rounding_mode="floor")
-        return config.alpha * config.alpha_decay ** times.to(torch.float64)
+        return config.alpha * config.alpha_decay ** times.to(torch.float32)
 
     def init(key: Key, population: int) -> Server:
         weights = flatten(network.init(rng.generator(key)))
@@ -102,7 +102,8 @@ def message_passing(config: Passing, network: Network, mixing: Mixing) -> Method
         dtype = dtype_of(down.mixture)
         start = down.mixture if config.start == "mixture" else client.weights
         # As alpha_k falls the pull grows; beyond 1 / lr a step would overshoot the mixture and diverge.
-        pull = (config.lam / alpha(facts.round)).clamp_max(1 / config.lr if config.lr else torch.inf).to(dtype)
+        bound = 1 / config.lr if config.lr else torch.inf
+        pull = (config.lam / alpha(facts.round).to(dtype)).clamp_max(bound)
         return Work(start, client.weights, down.mixture, pull, new_meter(facts, dtype))
 
     def step(work: Work, batch: Batch, key: Key) -> Work:
@@ -137,8 +138,13 @@ def message_passing(config: Passing, network: Network, mixing: Mixing) -> Method
 
 
 def others(seen: Tensor, client: Tensor) -> Tensor:
-    """1 for every client but this one that has uploaded a model, 0 elsewhere."""
-    return (seen & (torch.arange(len(seen), device=seen.device) != client)).to(torch.float64)
+    """Every client but this one that has uploaded a model."""
+    return seen & (torch.arange(len(seen), device=seen.device) != client)
+
+
+def squared_norms(models: Tensor) -> Tensor:
+    """|w_j|^2 of stacked models."""
+    return models.square().sum(1)
 
 
 def completed(xi_others: Tensor, client: Tensor) -> Tensor:

@@ -83,6 +83,7 @@ def partly_shared(
     weighting: Weighting = "samples",
     reset: str = "none",
     loads_broadcast: bool = True,
+    common_start: bool = True,
 ) -> Method:
     """A method of this family.
 
@@ -94,6 +95,7 @@ def partly_shared(
         weighting: of the server's average.
         reset: layers that begin every visit anew.
         loads_broadcast: False: a client never puts what the server sent into its network.
+        common_start: whether all clients begin with the same private weights, or each with a draw of its own.
     """
     names = tuple(network.init(torch.Generator().manual_seed(0)))
     roles = sharing(network, names, shared, reset)
@@ -109,7 +111,11 @@ def partly_shared(
         return Server(part(weights, roles.shared), part(weights, roles.private))
 
     def join(server: Server, facts: Facts, key: Key) -> Client:
-        weights = in_order(server.shared, server.private)
+        private = server.private
+        if not common_start:
+            drawn = network.init(rng.generator(key))
+            private = {name: drawn[name].to(w.device) for name, w in private.items()}
+        weights = in_order(server.shared, private)
         state = descent.start(weights) if config.optimiser_state == "kept" else {}
         return Client(part(weights, own), part(weights, roles.reset), state)
 
@@ -161,6 +167,7 @@ def partly_shared(
         newcomer=Visit(begin, (phase(Stage((Pass(alone),))),) if alone else (), models),
         common=None if roles.private or not loads_broadcast else lambda server: server.shared,
         predict=lambda weights, x, key: probabilities(network, weights, x),
+        freezes_shared=bool(alone),
     )
 
 

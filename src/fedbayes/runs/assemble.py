@@ -25,7 +25,7 @@ from fedbayes.federation.inputs import (
 from fedbayes.federation.lifting import Lifting, choose_compiled, choose_lift
 from fedbayes.federation.loop import Federation
 from fedbayes.federation.memory import keep_freed_memory
-from fedbayes.federation.protocols import under_protocol
+from fedbayes.federation.protocols import for_newcomers, under_protocol
 from fedbayes.federation.resident import Resident, lay_out
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
@@ -66,6 +66,7 @@ def assemble(
     network = load_network(*_named(spec["network"]), data.shape, data.classes)
     protocol = spec["protocol"]
     method = load_method(*_named(spec["method"]), network)
+    method = for_newcomers(method, protocol.get("newcomer"))
     method = under_protocol(method, protocol.get("personal"), protocol.get("adapt_batches"))
     return Federation(
         method=method,

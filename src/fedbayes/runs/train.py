@@ -19,6 +19,7 @@ from fedbayes.config import Execution
 from fedbayes.evaluation.evaluate import predict_gm, predict_pm, scored
 from fedbayes.federation import checkpoint, trees
 from fedbayes.federation.loop import Federation, Report, State, rounds, start
+from fedbayes.federation.protocols import own_state
 from fedbayes.io import ROUNDS_COLUMNS, write_json, write_rows, write_state
 from fedbayes.plan import Run
 from fedbayes.runs import provenance
@@ -37,7 +38,7 @@ class Progress:
     seconds: float = 0.0  # at work, pauses between a kill and a restart left out
     round_ended: list[float] = field(default_factory=list)
     floats: dict[str, int] = field(default_factory=dict)
-    gradients: float = 0.0  # worked out by a client in the last round, on average
+    gradients: float = 0.0  # worked out by a client in all rounds so far, each round's mean over those that trained
     diverged: dict[str, Any] | None = None  # round and reason, where the loss stopped being a number
 
 
@@ -178,7 +179,7 @@ class _Session:
             "started": self.progress.started,
             "round_ended": self.progress.round_ended,
             "floats": self.progress.floats,
-            "gradients": self.progress.gradients,
+            "gradients": self.progress.gradients / max(self.done, 1),
         }
 
     def _is_due(self, round_: int) -> bool:
@@ -188,11 +189,11 @@ class _Session:
         """Keep what a round reports, as means over the clients that trained; returns the training loss."""
         means = {name: float(values.double().mean()) for name, values in report.info.items()}
         self.progress.rows += [[self.done, "train", "clean", "mean", name, mean] for name, mean in means.items()]
-        self.progress.gradients = report.gradients
+        self.progress.gradients += report.gradients
         self.progress.floats = {
             "down": report.floats_down,
             "up": report.floats_up,
-            "kept": trees.numel(self.state.clients) // self.federation.data.population,
+            "kept": trees.numel(own_state(self.state.clients)) // self.federation.data.population,
         }
         return means["loss"]
 
