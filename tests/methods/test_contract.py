@@ -33,10 +33,13 @@ def presets(method: str) -> dict[str, dict[str, Any]]:
 CASES = [(method, preset) for method in METHODS for preset in presets(method)]
 # Algorithm 2 goes on to the local optimum, which these laws do not wait for.
 SHORTER = {"selffl": {"converge_steps": 60}}
+# The server adds up clients in another order; Adam makes more of the last digit where a gradient is nearly 0.
+ROUNDING = 1e-6
 # Noise is keyed by a client's number, which a permutation changes: without it the law is about the method alone.
 WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "pfedbayes": {"noise_std": 0.0},
     "feduab": {"noise_bound": 0.0},
+    "bpfed": {"noise_std": 0.0},
     "fedper": {"private_start": "common"},
 }
 
@@ -103,10 +106,10 @@ def test_permuting_clients_permutes_results(method: str, preset: str) -> None:
     ours, theirs = predict_pm(federation, one), predict_pm(permuted, other)
     for place, client in enumerate(order):
         torch.testing.assert_close(
-            theirs.probs[theirs.clients == place], ours.probs[ours.clients == client], rtol=0, atol=1e-9
+            theirs.probs[theirs.clients == place], ours.probs[ours.clients == client], rtol=0, atol=ROUNDING
         )
     if federation.method.common is not None:
-        assert_same(*(federation.method.common(state.server) for state in (other, one)), atol=1e-9)
+        assert_same(*(federation.method.common(state.server) for state in (other, one)), atol=ROUNDING)
 
 
 # Methods whose personal or global model is plain SGD on all the data when one client has them, and what must be

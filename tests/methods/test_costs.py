@@ -51,6 +51,7 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     # Self-FL sends two numbers more and uploads one; a client keeps its model and the mean of its models, the variance
     # of these, the one it uploaded, how many they are and when it was last active.
     ("selffl", preset("selffl", "paper"), Cost(W + 2, W + 1, 2 * W + 4, 1)),
+    ("bpfed", preset("bpfed", "paper"), Cost(2 * BODY, 2 * BODY, 2 * HEAD, 1)),
     ("feduab", preset("feduab", "paper"), Cost(2 * W, 2 * W, 0, 5)),
     ("feduab", preset("feduab", "private-head", draws=2), Cost(2 * BODY, 2 * BODY, 2 * HEAD, 2)),
     ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),

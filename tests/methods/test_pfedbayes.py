@@ -17,7 +17,7 @@ from fedbayes.bayes.gaussian import Gaussian, inverse_softplus, kl, slope, softp
 from fedbayes.evaluation.evaluate import predict_all
 from fedbayes.federation.contract import Batch
 from fedbayes.federation.loop import advance, start
-from fedbayes.methods.pfedbayes import likelihood_gradient
+from fedbayes.parts.drawn_weights import likelihood_gradient
 from plain_fedavg import fedavg
 
 PRESETS: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "config/methods/pfedbayes.yaml").read_text())["presets"]

@@ -37,27 +37,22 @@ from typing import Literal, NamedTuple
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor
-from torch.nn import functional as F
 
-from fedbayes import optim
-from fedbayes.autodiff import grad_and_value
 from fedbayes.bayes.aggregation import aggregate
-from fedbayes.bayes.flat import Layout, flatten, layout_of, unflatten
+from fedbayes.bayes.flat import flatten, layout_of
 from fedbayes.bayes.gaussian import (
     Gaussian,
     Spread,
     kl_gradient_first,
     kl_gradient_second,
     point,
-    slope,
 )
-from fedbayes.bayes.layers import plain
 from fedbayes.config import MethodConfig
 from fedbayes.federation import rng
 from fedbayes.federation.contract import Batch, Cohort, Facts, Key, Method, Phase, Visit
 from fedbayes.models.network import Network
-from fedbayes.optim import AdamState
 from fedbayes.parts.average import Weighting, shares
+from fedbayes.parts.drawn_weights import Moments, descend, drawn_probabilities, fresh_moments, likelihood_gradient
 
 
 class Config(MethodConfig):
@@ -87,13 +82,6 @@ class Server(NamedTuple):
     """The common Gaussian w."""
 
     world: Gaussian
-
-
-class Moments(NamedTuple):
-    """Adam's state for the two vectors of a Gaussian."""
-
-    mu: AdamState
-    rho: AdamState
 
 
 class Client(NamedTuple):
@@ -132,7 +120,7 @@ def build(config: Config, network: Network) -> Method:
         return Server(Gaussian(mu, torch.full_like(mu, config.initial_rho)))
 
     def join(server: Server, facts: Facts, key: Key) -> Client:
-        fresh = Moments(*(optim.adam_start(vector) for vector in server.world))
+        fresh = fresh_moments(server.world)
         return Client(server.world, fresh, fresh)
 
     def send(server: Server, client: Tensor) -> Gaussian:
@@ -158,25 +146,19 @@ def build(config: Config, network: Network) -> Method:
             likelihood, nll = likelihood_gradient(weights, config.noise_std * noise, network, layout, batch)
             pull = kl_gradient_first(q, prior)
             total = Spread(*(scale * g + kl_weight * k for g, k in zip(likelihood, pull, strict=True)))
-            personal, moments = descend(personal, total, moments, lr_personal)
+            personal, moments = descend(personal, total, moments, lr_personal, config.optimiser)
         # Eq. (28): the localized global follows the personal model, which is held fixed.
         sigma = work.prior_sigma if config.prior == "moving" else work.localized.sigma
         follow = kl_gradient_second(Spread(personal.mu, personal.sigma), Spread(work.localized.mu, sigma))
         pushed = Spread(*(global_weight * g for g in follow))
-        localized, localized_moments = descend(work.localized, pushed, work.localized_moments, lr_global)
+        localized, localized_moments = descend(
+            work.localized, pushed, work.localized_moments, lr_global, config.optimiser
+        )
         return work._replace(
             personal=personal, personal_moments=moments, localized=localized, localized_moments=localized_moments,
             prior_sigma=localized.sigma if config.prior == "moving" else work.prior_sigma,
             loss=work.loss + nll / samples, batches=work.batches + 1,
         )  # fmt: skip
-
-    def descend(at: Gaussian, grad: Spread, moments: Moments, lr: Tensor) -> tuple[Gaussian, Moments]:
-        grad_rho = grad.sigma * slope(at.rho)
-        if config.optimiser == "gd":
-            return Gaussian(at.mu - lr * grad.mu, at.rho - lr * grad_rho), moments
-        mu, mu_moments = optim.adam(at.mu, grad.mu, moments.mu, lr)
-        rho, rho_moments = optim.adam(at.rho, grad_rho, moments.rho, lr)
-        return Gaussian(mu, rho), Moments(mu_moments, rho_moments)
 
     def end(work: Work) -> tuple[Client, Gaussian, dict[str, Tensor]]:
         client = Client(work.personal, work.personal_moments, work.localized_moments)
@@ -194,13 +176,7 @@ def build(config: Config, network: Network) -> Method:
         return Server(Gaussian(*((1 - beta) * old + beta * new for old, new in zip(server.world, mean, strict=True))))
 
     def predict(model: Gaussian, x: Tensor, key: Key) -> Tensor:
-        keys = rng.fold(key, torch.arange(config.test_draws, device=x.device))
-        weights = model.mu + model.sigma * config.noise_std * rng.normal(keys, layout.size, model.mu.dtype)
-
-        def forward(vector: Tensor) -> Tensor:
-            return F.softmax(network.apply(plain(unflatten(vector, layout)), x), dim=-1)
-
-        return torch.vmap(forward)(weights)
+        return drawn_probabilities(model, x, key, network, layout, config.test_draws, config.noise_std)
 
     return Method(
         init=init,
@@ -213,31 +189,3 @@ def build(config: Config, network: Network) -> Method:
         common=lambda server: server.world,
         predict=predict,
     )
-
-
-def likelihood_gradient(
-    weights: Tensor, noise: Tensor, network: Network, layout: Layout, batch: Batch
-) -> tuple[Spread, Tensor]:
-    r"""Gradient in $(\mu, \sigma)$ of $-\frac1K \sum_k \sum_j \log p(y_j | x_j, \theta_k)$, Eq. (27), and its value.
-
-    By the chain rule through $\theta_k = \mu + \sigma g_k$ (Eq. 26) only the network needs automatic differentiation:
-    $d\theta/d\mu = 1$ and $d\theta/d\sigma = g_k$.
-
-    Args:
-        weights: theta_k, `[draw, weight]`.
-        noise: g_k, likewise.
-        network: whose weights they are.
-        layout: where each of its tensors lies in them.
-        batch: samples j.
-    """
-
-    def nll(vector: Tensor) -> Tensor:
-        logits = network.apply(plain(unflatten(vector, layout)), batch.x)
-        return (F.cross_entropy(logits, batch.y, reduction="none") * batch.mask).sum()
-
-    if len(weights) == 1:
-        # No axis of draws to carry along, and under `loop` none to convolve over.
-        grad, value = grad_and_value(nll)(weights[0])
-        return Spread(grad, grad * noise[0]), value
-    grads, values = torch.vmap(grad_and_value(nll))(weights)
-    return Spread(grads.mean(0), (grads * noise).mean(0)), values.mean(0)
