@@ -105,16 +105,18 @@ def plain(
     return body, [bar.part(HEAD) for bar in bars], [q.part(slice(None)) for q in qs]
 
 
+# Gradient descent shows the formulas to the last digit. Adam, which makes full steps of rounding errors where a weight's
+# gradient is 0 but for them (a dead unit's, or the KL's at the start of a round), is compared where that does not happen.
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "changes", "optimiser"),
     [
-        ("reference", {"kl_weight": 0.01}),
-        ("paper", {}),
-        ("paper", {"reading": "alternating"}),
-        ("paper", {"reading": "alternating", "kl": "reverse", "likelihood": "mean", "weighting": "samples"}),
+        ("reference", {"kl_weight": 0.01}, "gd"),
+        ("paper", {}, "gd"),
+        ("paper", {"reading": "alternating"}, "gd"),
+        ("paper", {"reading": "alternating"}, "adam"),
+        ("paper", {"reading": "alternating", "kl": "reverse", "likelihood": "mean", "weighting": "samples"}, "adam"),
     ],
 )
-@pytest.mark.parametrize("optimiser", ["gd", "adam"])
 def test_three_rounds_against_torchs_optimisers_and_distributions(
     name: str, changes: dict[str, Any], optimiser: str
 ) -> None:
@@ -122,8 +124,7 @@ def test_three_rounds_against_torchs_optimisers_and_distributions(
     federation = toy.federation("bpfed", fields)
     body, heads, qs = plain(federation, fields, 3)
     state = toy.after(federation, 3)
-    # Where a gradient is 0 but for rounding, as the KL's is at the start of a round, Adam makes a step of the rounding.
-    atol = 1e-12 if optimiser == "gd" else 3e-3
+    atol = 1e-12 if optimiser == "gd" else 1e-4
     assert_same(state.server.body, body, atol=atol)
     for number, own in enumerate(heads):
         assert_same(Gaussian(*(v[number] for v in state.clients.head)), own, atol=atol)
