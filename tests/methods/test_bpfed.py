@@ -105,8 +105,8 @@ def plain(
     return body, [bar.part(HEAD) for bar in bars], [q.part(slice(None)) for q in qs]
 
 
-# Gradient descent shows the formulas to the last digit. Adam, which makes full steps of rounding errors where a weight's
-# gradient is 0 but for them (a dead unit's, or the KL's at the start of a round), is compared where that does not happen.
+# Gradient descent shows the formulas to the last digit. Adam makes full steps of rounding errors where a gradient is 0
+# but for them (a dead unit's, or the KL's at the start of a round), and is compared where that does not happen.
 @pytest.mark.parametrize(
     ("name", "changes", "optimiser"),
     [
