@@ -1,4 +1,4 @@
-"""What methods send, keep and work out, counted by the engine, against the cost table of the papers' notes.
+"""What methods send, keep and work out, counted by the engine, against the methods' cost table (docs/methods.md).
 
 The table is in models: `w` the whole network, `body` and `head` its parts; here the toy perceptron 2-5-3.
 """
