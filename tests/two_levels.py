@@ -11,7 +11,7 @@ from torch import Tensor
 from fedbayes.data.two_level_gaussian import CASES, CLIENTS, SAMPLE_VARIANCE, THETA_0, generate
 from fedbayes.federation.contract import Feed
 from fedbayes.federation.lifting import Lifting
-from fedbayes.federation.loop import Federation, State, rounds, start
+from fedbayes.federation.loop import Federation
 from fedbayes.federation.resident import lay_out
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
@@ -50,18 +50,9 @@ def federate(
     )
     shape = (repeats, CLIENTS)
     means = np.array([raw.inputs[rows].mean() for rows in own]).reshape(shape)
-    sizes = torch.from_numpy(
-        np.bincount(users).reshape(shape)
-    ).double()  # exact, and no float32 comes of dividing by them
+    # Doubles: dividing by whole numbers would give float32.
+    sizes = torch.from_numpy(np.bincount(users).reshape(shape)).double()
     return federation, Truth(torch.from_numpy(raw.tables["theta"]).view(shape), torch.from_numpy(means), sizes)
 
 
-def run(federation: Federation, count: int) -> State:
-    """The state after some rounds."""
-    state = start(federation)
-    for new, _ in rounds(federation, state, count):
-        state = new
-    return state
-
-
-__all__ = ["CASES", "CLIENTS", "LR", "SAMPLE_VARIANCE", "STEPS", "THETA_0", "Truth", "federate", "run"]
+__all__ = ["CASES", "CLIENTS", "LR", "SAMPLE_VARIANCE", "STEPS", "THETA_0", "Truth", "federate"]

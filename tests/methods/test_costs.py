@@ -93,19 +93,13 @@ def test_models_kept_for_a_protocol_are_not_the_method_s() -> None:
     assert trees.numel(own_state(start(kept).clients)) == 0 < trees.numel(start(kept).clients)
 
 
-@pytest.mark.parametrize(("lift", "chunk"), [("vmap", None), ("vmap", 2), ("loop", None)])
-def test_gradients_are_counted_until_a_client_is_done(lift: Any, chunk: int | None) -> None:
+def test_gradients_are_counted_until_a_client_is_done_whatever_the_lift_and_the_chunk() -> None:
     fields = preset("selffl", "algorithm-2", lr=0.5, converge_steps=400, tolerance=1e-3)
-    federation = toy.federation(
-        "selffl", fields, sizes=(4, 4, 4), feed=Feed(1, 3, order="full"), lift=lift, chunk=chunk
-    )
-    patient = toy.federation("selffl", fields | {"tolerance": 1e-300}, sizes=(4, 4, 4), feed=Feed(1, 3, order="full"))
-    _, report = advance(federation, start(federation))
+    setting: dict[str, Any] = {"sizes": (4, 4, 4), "feed": Feed(1, 3, order="full")}
+    patient = toy.federation("selffl", fields | {"tolerance": 1e-300}, **setting)
     assert advance(patient, start(patient))[1].gradients == 403, "three steps, then all that are allowed"
-    found.add(report.gradients)
-    assert 3 < report.gradients < 403 and len(found) == 1, (
-        "less where clients are done, whatever the lift and the chunk"
-    )
-
-
-found: set[float] = set()
+    found = set()
+    for how in ({"lift": "vmap"}, {"lift": "vmap", "chunk": 2}, {"lift": "loop"}):
+        federation = toy.federation("selffl", fields, **setting, **how)
+        found.add(advance(federation, start(federation))[1].gradients)
+    assert len(found) == 1 and 3 < found.pop() < 403

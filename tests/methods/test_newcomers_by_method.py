@@ -14,8 +14,10 @@ import toy
 from agreement import EXACT, assert_same, preset
 from fedbayes.evaluation.evaluate import predict_all
 from fedbayes.federation import trees
+from fedbayes.federation.contract import Feed
 from fedbayes.federation.loop import Federation, State
 from fedbayes.federation.protocols import for_newcomers
+from fedbayes.federation.resident import Resident
 from fedbayes.reading import ConfigError
 from plain_loop import BODY, HEAD, Data, Weights, grad, moved
 
@@ -131,3 +133,24 @@ def test_a_way_for_newcomers_by_name() -> None:
     torch.testing.assert_close(new_probabilities(tuned, state), predicted(federation, weights), rtol=0, atol=EXACT)
     with pytest.raises(ConfigError, match="this method has no private part to train alone"):
         for_newcomers(toy.federation().method, "frozen-shared")
+
+
+def test_each_visit_of_a_newcomer_has_its_own_random_numbers() -> None:
+    # Shuffled epochs: with one order for all visits, two visits of one epoch would be one of the same order twice.
+    fields = preset("fedper", "paper", lr=0.1, private_start="common")
+    federation, _ = trained("fedper", fields, visits=2)
+    federation = replace(federation, feed=Feed(4, 1, "epochs", "shuffled"))
+    state = toy.after(federation, 1)
+    orders: list[list[int]] = []
+    look_up = Resident.samples
+
+    def noted(self: Resident, rows: torch.Tensor) -> torch.Tensor:
+        orders.append(rows.flatten().tolist())
+        return look_up(self, rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Resident, "samples", noted)
+        predict_all(federation, state)
+    own = set(federation.data.train.rows[NEW, : federation.data.train.sizes[NEW]].tolist())
+    batches = [rows for rows in orders if len(rows) == 4 and set(rows) <= own]
+    assert len(batches) == 6 and batches[:3] != batches[3:], "three batches of twelve samples in each of two visits"

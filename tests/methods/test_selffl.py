@@ -243,7 +243,7 @@ def test_without_heterogeneity_the_server_is_the_precision_weighted_mean_and_wit
 def test_algorithm_1_with_boundless_heterogeneity_is_local_training(exact: bool) -> None:
     fields = preset("selffl", "synthetic", client_variance=1e9, max_steps=5000, posterior="exact" if exact else "paper")
     federation, truth = two_levels.federate("selffl", fields, 1, repeats=1, active=CLIENTS)
-    personal = two_levels.run(federation, 2).clients.personal["mean.weight"].view(CLIENTS)
+    personal = toy.after(federation, 2).clients.personal["mean.weight"].view(CLIENTS)
     torch.testing.assert_close(personal, truth.local[0], rtol=0, atol=1e-6)
 
 
@@ -253,7 +253,7 @@ def test_the_exact_posterior_is_nearer_to_the_truth_where_clients_differ() -> No
     for posterior in ("paper", "exact"):
         fields = preset("selffl", "synthetic", client_variance=1.0, posterior=posterior)
         federation, truth = two_levels.federate("selffl", fields, 2, repeats=20, active=CLIENTS)
-        personal = two_levels.run(federation, 12).clients.personal["mean.weight"].view(20, CLIENTS)
+        personal = toy.after(federation, 12).clients.personal["mean.weight"].view(20, CLIENTS)
         found.append((personal - truth.theta).abs().mean(1))
     gain = found[0] - found[1]
     assert float(gain.mean()) > 4 * float(gain.std()) / math.sqrt(20)
@@ -296,7 +296,7 @@ def test_partial_participation_against_closed_forms(cap: float) -> None:
     chosen = [choose(federation, t).tolist() for t in range(25)]
     assert any(set(a) & set(b) for a, b in itertools.pairwise(chosen)), "somebody is active twice in a row"
     expected = plain_self_fl(truth, chosen, 0.001, cap, fields["max_steps"])
-    state = two_levels.run(federation, 25)
+    state = toy.after(federation, 25)
     found = [float(state.server.weights["mean.weight"]), *state.clients.personal["mean.weight"].flatten().tolist()]
     assert found == pytest.approx(expected, abs=1e-9)
 
@@ -306,7 +306,7 @@ def test_step_counts_by_contraction(contraction: str, share: float) -> None:
     # A full batch of N = 15: c_m is 1 consistently, 1 / 15 as printed.
     fields = preset("selffl", "synthetic", contraction=contraction)
     federation, truth = two_levels.federate("selffl", fields, 1, repeats=1, active=CLIENTS)
-    _, report = advance(federation, two_levels.run(federation, 1))
+    _, report = advance(federation, toy.after(federation, 1))
     for client, size in enumerate(truth.sizes[0].tolist()):
         variance = 0.1 / size
         others = sum(1 / (0.001 + 0.1 / n) for n in truth.sizes[0].tolist()) - 1 / (0.001 + variance)
@@ -319,7 +319,7 @@ def test_replicates_are_what_each_federation_is_alone() -> None:
     fields = preset("selffl", "synthetic")
     together, _ = two_levels.federate("selffl", fields, 1, repeats=3, active=CLIENTS)
     alone, _ = two_levels.federate("selffl", fields, 1, repeats=1, active=CLIENTS)
-    one, three = two_levels.run(alone, 3), two_levels.run(together, 3)
+    one, three = toy.after(alone, 3), toy.after(together, 3)
     torch.testing.assert_close(three.server.weights["mean.weight"][0], one.server.weights["mean.weight"])
     torch.testing.assert_close(three.clients.personal["mean.weight"][:CLIENTS], one.clients.personal["mean.weight"])
     assert three.server.weights["mean.weight"].shape == (3, 1)

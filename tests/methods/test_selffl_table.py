@@ -82,7 +82,7 @@ def errors(label: str, case: int, active: int, repeats: int) -> tuple[Tensor, Te
     method, fields, protocol = entry(label, case)
     federation, truth = two_levels.federate(method, fields, case, repeats, active)
     federation = replace(federation, method=under_protocol(federation.method, protocol))
-    state = two_levels.run(federation, ROUNDS)
+    state = toy.after(federation, ROUNDS)
     common = state.server.weights["mean.weight"].squeeze(-1)
     personal = adapted(federation, state) if label == "Per-FedAvg" else kept(state)
     personal = personal.view(repeats, CLIENTS)
@@ -123,7 +123,7 @@ def test_errors_agree_within_the_monte_carlo_error(label: str, case: int, active
 
 def test_the_scalar_network_s_gradient_is_the_analytic_one() -> None:
     federation, truth = two_levels.federate("fedavg", toy.FEDAVG | {"lr": LR}, 1, repeats=1, active=CLIENTS)
-    state = two_levels.run(federation, 1)
+    state = toy.after(federation, 1)
     # Eq. (6): 50 steps from 0 leave (1 - eta / sigma_m^2)^50 of the way to the local optimum.
     left = (1 - LR * truth.sizes / two_levels.SAMPLE_VARIANCE) ** two_levels.STEPS
     expected = ((1 - left) * truth.local * truth.sizes).sum() / truth.sizes.sum()

@@ -80,9 +80,10 @@ def _predict_newcomers(federation: Federation, state: State) -> dict[str, Predic
     state = state._replace(clients=joined, seen=state.seen.index_fill(0, ids, 0))
     method = federation.method
     again = method.newcomer._replace(end=lambda work: method.train.end(work)[0])
-    for _ in range(federation.newcomer_visits - 1):
+    for number in range(1, federation.newcomer_visits):
+        key = rng.fold(federation.key("adapt"), number)
         for stretch in _stretches(federation.newcomers):
-            visited = _visit(federation, state, again, stretch)
+            visited = _visit(federation, state, again, stretch, key)
             own = torch.tensor(stretch, device=ids.device)
             clients, seen = trees.put(state.clients, own, visited.out), state.seen.index_add(0, own, visited.taken)
             state = state._replace(clients=clients, seen=seen)
@@ -103,7 +104,7 @@ def _predict_visited(
             # The last group reaches back to be as large as the others: a compiled step serves one number of clients.
             begin = min(first, len(stretch) - size)
             group = stretch[begin : begin + size]
-            models_by_name: dict[str, Model] = _visit(federation, state, visit, group).out
+            models_by_name: dict[str, Model] = _visit(federation, state, visit, group, federation.key("adapt")).out
             for name, models in models_by_name.items():
                 found = _probabilities(federation, models, group, True, int(state.round), federation.data.test)
                 parts.setdefault(name, []).append(found[first - begin :])
@@ -119,8 +120,8 @@ def _stretches(clients: Sequence[int]) -> Iterator[range]:
             first = at
 
 
-def _visit(federation: Federation, state: State, visit: Visit, clients: range) -> Outcome:
-    """What a visit at some clients gives, stacked."""
+def _visit(federation: Federation, state: State, visit: Visit, clients: range, key: Tensor) -> Outcome:
+    """What a visit at some clients gives, stacked; its batches and noise come from `key`."""
     if federation.replicates > 1:
         raise ValueError("the models of replicates are not evaluated: each has a server of its own")
     ids = torch.tensor(clients, device=federation.data.device)
@@ -131,7 +132,7 @@ def _visit(federation: Federation, state: State, visit: Visit, clients: range) -
         guests,
         federation.data,
         federation.feed,
-        federation.key("adapt"),
+        key,
         int(state.round),
         federation.lifting,
     )

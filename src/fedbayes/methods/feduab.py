@@ -134,7 +134,7 @@ def build(config: Config, network: Network) -> Method:
         return Work(q, prior, new_meter(facts, dtype_of(q.mu)))
 
     def step(work: Work, batch: Batch, key: Key) -> Work:
-        """Algorithm 1, client: one SGD step on L_E + gamma KL(Q || p), Eqs. (4)-(6)."""
+        """The client's loss: one SGD step on L_E + gamma KL(Q || p), L_E the mean over Z draws."""
         grads, loss = grad_and_value(free_energy, passes=config.draws)(work.q, work.prior, batch, key)
         moved = Posterior(*(optim.sgd(values, own, lr) for values, own in zip(work.q, grads, strict=True)))
         return Work(moved, work.prior, work.meter.add(loss))

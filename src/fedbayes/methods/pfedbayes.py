@@ -51,7 +51,7 @@ from fedbayes.config import MethodConfig
 from fedbayes.federation import rng
 from fedbayes.federation.contract import Batch, Cohort, Facts, Key, Method, Phase, Visit
 from fedbayes.models.network import Network
-from fedbayes.parts.average import Weighting, shares
+from fedbayes.parts.average import Weighting, moved_towards, shares
 from fedbayes.parts.drawn_weights import Moments, descend, drawn_probabilities, fresh_moments, likelihood_gradient
 
 
@@ -172,8 +172,7 @@ def build(config: Config, network: Network) -> Method:
     def merge(server: Server, up: Gaussian, cohort: Cohort, key: Key) -> Server:
         """Algorithm 1, server: v <- (1 - beta) v + beta mean_i v_i."""
         mean = aggregate(up, shares(cohort, config.weighting, up.mu.dtype), config.average)
-        beta = config.server_step
-        return Server(Gaussian(*((1 - beta) * old + beta * new for old, new in zip(server.world, mean, strict=True))))
+        return moved_towards(server, Server(mean), config.server_step)
 
     def predict(model: Gaussian, x: Tensor, key: Key) -> Tensor:
         return drawn_probabilities(model, x, key, network, layout, config.test_draws, config.noise_std)

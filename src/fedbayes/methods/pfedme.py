@@ -34,7 +34,7 @@ from fedbayes.autodiff import grad_and_value
 from fedbayes.config import MethodConfig
 from fedbayes.federation.contract import Batch, Cohort, Facts, Key, Method, Phase, Visit
 from fedbayes.models.network import Network
-from fedbayes.parts.average import Weighting
+from fedbayes.parts.average import Weighting, moved_towards
 from fedbayes.parts.one_model import OneModel, Server
 from fedbayes.parts.weights import Meter, batch_loss, dtype_of, new_meter
 from fedbayes.tensors import Params
@@ -98,8 +98,7 @@ def build(config: Config, network: Network) -> Method:
 
     def merge(old: Server, up: Params, cohort: Cohort, key: Key) -> Server:
         """Algorithm 1, server: w <- (1 - beta) w + beta mean_i w_i."""
-        new = server.merge(old, up, cohort, key).weights
-        return Server({n: (1 - config.server_step) * w + config.server_step * new[n] for n, w in old.weights.items()})
+        return moved_towards(old, server.merge(old, up, cohort, key), config.server_step)
 
     def models(work: Work) -> dict[str, Params]:
         return {"pm": work.personal}

@@ -46,12 +46,13 @@ import torch
 from pydantic import ConfigDict, Field, PositiveInt, model_validator
 from torch import Tensor
 
+from fedbayes import optim
 from fedbayes.autodiff import grad_and_value
 from fedbayes.config import MethodConfig
 from fedbayes.federation import rng
 from fedbayes.federation.contract import Batch, Cohort, Facts, Feed, Key, Method, Phase, Visit
 from fedbayes.models.network import Network
-from fedbayes.parts.average import weighted_mean
+from fedbayes.parts.average import moved_towards, weighted_mean
 from fedbayes.parts.weights import Meter, batch_loss, dtype_of, new_meter, probabilities
 from fedbayes.tensors import Params
 
@@ -239,7 +240,7 @@ def build(config: Config, network: Network) -> Method:
     def step(work: Work, batch: Batch, key: Key) -> Work:
         """Eq. (5) for a batch: theta <- theta - eta grad sum_i loss(z_i; theta)."""
         grads, loss = gradient(work.weights, batch)
-        weights = {name: w - lr * grads[name] for name, w in work.weights.items()}
+        weights = optim.sgd(work.weights, grads, lr)
         return work._replace(
             weights=weights, personal=weights, local=weights if twice else {}, meter=work.meter.add(loss)
         )
@@ -278,8 +279,7 @@ def build(config: Config, network: Network) -> Method:
         own, total = aggregation_weights(between, variance, counted, known=config.variance == "known")
         estimate = weighted_mean(models, own)
         rate = len(cohort.ids) / cohort.population if config.smoothing == "activity" else 1.0
-        weights = {name: (1 - rate) * w + rate * estimate[name] for name, w in server.weights.items()}
-        return Server(weights, between, total, clusters)
+        return Server(moved_towards(server.weights, estimate, rate), between, total, clusters)
 
     def models(work: Work) -> dict[str, Params]:
         return {"pm": work.personal}

@@ -20,6 +20,11 @@ def shares(cohort: Cohort, weighting: Weighting, dtype: torch.dtype) -> Tensor:
     return sizes.to(dtype) / sizes.sum()
 
 
+def moved_towards(old: T, new: T, share: float) -> T:
+    r"""$(1 - \beta)\, old + \beta\, new$ for each tensor of a tree: a server that takes a part of its new estimate."""
+    return trees.each(lambda a, b: (1 - share) * a + share * b, old, new)
+
+
 def weighted_mean(stacked: T, weights: Tensor) -> T:
     """The mean over the first axis of a stacked tree; `weights` sum to 1."""
     return trees.each(lambda leaf: torch.tensordot(weights.to(leaf.dtype), leaf, dims=1), stacked)
