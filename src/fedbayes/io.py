@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # Columns of the two tables every run leaves, in order; ARCHITECTURE.md says what each holds.
 ROUNDS_COLUMNS = ("round", "model", "condition", "scope", "metric", "value")
 EVALUATION_COLUMNS = ("state", "round", "model", "condition", "client", "samples", "metric", "value")
+# Rows of an evaluation under this model are what a method tells of each client's state, not tests of a model.
+TRAITS = "client"
 
 
 def followed_model(model: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from sklearn.metrics import brier_score_loss, log_loss
 
-from fedbayes.evaluation.metrics import METRICS, calibration_gaps
+from fedbayes.bayes.calibration import calibration_gaps
+from fedbayes.evaluation.metrics import METRICS
 
 
 def one(name: str, probs: torch.Tensor, labels: torch.Tensor) -> float:

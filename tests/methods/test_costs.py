@@ -54,6 +54,10 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     ("bpfed", preset("bpfed", "paper"), Cost(2 * BODY, 2 * BODY, 2 * HEAD, 1)),
     ("feduab", preset("feduab", "paper"), Cost(2 * W, 2 * W, 0, 5)),
     ("feduab", preset("feduab", "private-head", draws=2), Cost(2 * BODY, 2 * BODY, 2 * HEAD, 2)),
+    # LR-BPFL keeps gates and which ranks are left: 8 for each of two layers. Factors have a
+    # row for each channel, 5 + 2 and 3 + 5.
+    ("lrbpfl", preset("lrbpfl", "paper"), Cost(W, W, 32, 2 * 4)),
+    ("lrbpfl", preset("lrbpfl", "joint", masks="kept"), Cost(W, W, 32 + 2 * 8 * 15, 4)),
     ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),
     ("pfedbayes", preset("pfedbayes", "reference"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
     ("pfedbayes", preset("pfedbayes", "paper", draws=3), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 3)),

@@ -13,11 +13,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from agreement import preset
 from artefacts import METRICS
 from embedded import prepare, small_run, train_in
+from fedbayes.analysis.summarize import run_values
 from fedbayes.config import Execution
 from fedbayes.federation import checkpoint
 from fedbayes.io import EVALUATION_COLUMNS, ROUNDS_COLUMNS, read_json, read_state
+from fedbayes.plan import Run
 from fedbayes.reading import ConfigError
 from fedbayes.runs import train as training
 from fedbayes.runs.assemble import assemble
@@ -90,6 +93,20 @@ def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp
                 "value"
             ].item()
             assert during == after
+
+
+def test_evaluation_records_what_a_method_tells_of_its_clients(tmp_path: Path) -> None:
+    spec = small_run(1).spec
+    fields = preset("lrbpfl", "paper", penalty=20.0, lr_gate=0.2) | {"name": "lrbpfl"}
+    run = Run(spec | {"method": fields, "local": spec["local"] | {"amount": 2}})
+    target = train_in(tmp_path, run)
+    dataset, split = prepare(tmp_path, run)
+    evaluate(run, target / "state.safetensors", dataset, split, None, tmp_path / "evaluation.parquet", Execution())
+    ranks = pd.read_parquet(tmp_path / "evaluation.parquet").query("model == 'client' and state == 'last'")
+    assert set(ranks["metric"]) == {"rank/hidden0", "rank/head"} and sorted(set(ranks["client"])) == list(range(10))
+    assert set(ranks["value"]) == {1.0}, "a heavy penalty leaves the first rank"
+    values = run_values(pd.read_parquet(target / "rounds.parquet"), pd.read_parquet(tmp_path / "evaluation.parquet"))
+    assert set(values.loc[values["model"] == "client", "scope"]) == {"mean"}
 
 
 def test_a_damaged_checkpoint_is_said_and_does_not_change_the_result(

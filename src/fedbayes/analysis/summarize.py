@@ -25,7 +25,7 @@ import pandas as pd
 from scipy import stats
 
 from fedbayes.analysis.display import count
-from fedbayes.io import followed_model, read_json, write_with
+from fedbayes.io import TRAITS, followed_model, read_json, write_with
 
 # What a cell of the plan is, apart from its seed; all of it is carried through.
 CELL = ["paper", "experiment", "setting", "variant", "method", "preset", "scale", "dataset", "dataset_title"]
@@ -150,7 +150,8 @@ def _from_evaluation(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     model = followed_model(rows["model"].iloc[0])
     for selection, state in (("best", f"best-{model}"), ("last", "last")):
         at = rows[rows["state"] == state]
-        for scope in ("pooled", "mean", "worst"):
+        # A trait of clients, such as a rank, has a mean and no worst.
+        for scope in ("mean",) if model == TRAITS else ("pooled", "mean", "worst"):
             yield _scope(at, scope).assign(selection=selection)
 
 

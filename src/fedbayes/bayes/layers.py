@@ -7,7 +7,9 @@ of this module, and no network is written twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -49,3 +51,50 @@ def reparameterised(mu: Params, sigma: Params, noise: Callable[[str, Tensor], Te
         return mean + torch.sqrt(SMALLEST_VARIANCE + variance) * noise(name, mean)
 
     return layer
+
+
+class LowRank(NamedTuple):
+    """A mask of rank r over a layer's inputs and outputs: $M = L R^T$."""
+
+    left: Tensor  # [output, rank]
+    right: Tensor  # [input, rank]
+
+
+def masked(weights: Params, masks: dict[str, LowRank]) -> Layer:
+    r"""Layers whose weights are multiplied entry by entry by a mask, $W \circ L R^T$; biases are not.
+
+    A convolution's mask has one entry for each pair of channels, the same at all places of the kernel.
+    """
+
+    def layer(name: str, op: Op, x: Tensor) -> Tensor:
+        weight, bias, mask = weights[f"{name}.weight"], weights.get(f"{name}.bias"), masks[name]
+        if x.is_floating_point() and cheaper_by_rank(x, weight, mask):
+            return by_rank(op, x, weight, bias, mask)
+        full = (mask.left @ mask.right.T).reshape(*weight.shape[:2], *[1] * (weight.dim() - 2))
+        return op(x, weight * full, bias)
+
+    return layer
+
+
+def by_rank(op: Op, x: Tensor, weight: Tensor, bias: Tensor | None, mask: LowRank) -> Tensor:
+    r"""The same without the mask: $(W \circ L R^T) x = \sum_i l_i \circ (W (r_i \circ x))$ (LR-BPFL, section 4)."""
+    # Channels are a linear layer's last axis and a convolution's second one.
+    behind = [1] * (0 if weight.dim() == 2 else x.dim() - 2)
+    terms = [
+        left.reshape(-1, *behind) * op(x * right.reshape(-1, *behind), weight, None)
+        for left, right in zip(mask.left.unbind(1), mask.right.unbind(1), strict=True)
+    ]
+    total = torch.stack(terms).sum(0)
+    return total if bias is None else total + bias.reshape(-1, *behind)
+
+
+def cheaper_by_rank(x: Tensor, weight: Tensor, mask: LowRank) -> bool:
+    r"""Whether `by_rank` takes fewer multiplications than the mask and one application of the layer.
+
+    For each pair of channels the mask takes $r$, its use $k$ and the layer $k P$, where $k$ is the size of a kernel and
+    $P$ the number of places it is applied at; rank by rank the layer takes $r k P$: less for rank one, or hardly any
+    samples.
+    """
+    rank, kernel = mask.left.shape[1], math.prod(weight.shape[2:])
+    places = x.numel() // weight.shape[1]
+    return rank * kernel * places < rank + kernel + kernel * places

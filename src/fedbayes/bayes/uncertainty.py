@@ -1,4 +1,4 @@
-r"""Where a prediction's uncertainty comes from (Kwon et al. 2018; FedUAB, Eq. 12).
+r"""What several draws predict together, and where its uncertainty comes from (Kwon et al. 2018; FedUAB, Eq. 12).
 
 With $p_z$ the class probabilities of draw $z$ and $\bar p$ their mean, the covariance of the one-hot label is
 $\frac1Z \sum_z [\mathrm{diag}(p_z) - p_z p_z^T] + \frac1Z \sum_z (p_z - \bar p)(p_z - \bar p)^T$: *aleatoric*, what
@@ -27,15 +27,20 @@ class Summary(NamedTuple):
     predicted: Tensor  # the entry of the class that is predicted
 
 
+def predictive(probs: Tensor, draws: int = 0) -> Tensor:
+    """The mean of the draws' class probabilities, which is what a Bayesian network predicts; `draws` is their axis."""
+    return probs.mean(draws)
+
+
 def decompose(probs: Tensor) -> Uncertainty:
     """Both matrices from the probabilities `[draw, sample, class]` of some draws."""
     outer = probs.unsqueeze(-1) * probs.unsqueeze(-2)
-    gap = probs - probs.mean(0)
+    gap = probs - predictive(probs)
     return Uncertainty((torch.diag_embed(probs) - outer).mean(0), (gap.unsqueeze(-1) * gap.unsqueeze(-2)).mean(0))
 
 
 def summarise(matrix: Tensor, probs: Tensor) -> Summary:
     """Trace and predicted-class entry of a matrix `[sample, class, class]`; `probs` `[draw, sample, class]`."""
     diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-    top = probs.mean(0).argmax(-1, keepdim=True)
+    top = predictive(probs).argmax(-1, keepdim=True)
     return Summary(diagonal.sum(-1), diagonal.gather(-1, top).squeeze(-1))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedbayes.bayes.uncertainty import predictive
 from fedbayes.evaluation.metrics import HIGHER_IS_BETTER, METRICS
 from fedbayes.federation import rng, trees
 from fedbayes.federation.cohort import Guests, Outcome, visit_all
@@ -210,7 +211,8 @@ def _probabilities(
             blocks = []
             for block, begin in enumerate(range(0, largest, BLOCK)):
                 x = data.tests(shards, slice(group.start, group.stop), slice(begin, begin + BLOCK))
-                blocks.append(run(own, x, rng.fold(keys[first : first + size], block)).mean(1))
+                drawn = run(own, x, rng.fold(keys[first : first + size], block))
+                blocks.append(predictive(drawn, draws=1))
             parts.append(torch.cat(blocks, 1))
     return torch.cat(parts)
 

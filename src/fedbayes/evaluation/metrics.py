@@ -17,16 +17,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fedbayes.bayes.calibration import calibration_gaps, group_mean
+
 Metric = Callable[[Tensor, Tensor, Tensor, int], Tensor]
-
-
-def group_mean(values: Tensor, groups: Tensor, count: int) -> Tensor:
-    """Mean of the values of each group."""
-    return _sums(values, groups, count) / _sums(torch.ones_like(values), groups, count)
-
-
-def _sums(values: Tensor, groups: Tensor, count: int) -> Tensor:
-    return torch.zeros(count, dtype=torch.float64, device=values.device).index_add_(0, groups, values.double())
 
 
 def accuracy(probs: Tensor, labels: Tensor, groups: Tensor, count: int) -> Tensor:
@@ -45,17 +38,6 @@ def brier(probs: Tensor, labels: Tensor, groups: Tensor, count: int) -> Tensor:
     p = probs.double()
     right = p.gather(1, labels[:, None]).squeeze(1)
     return group_mean((p * p).sum(1) - 2 * right + 1, groups, count)
-
-
-def calibration_gaps(probs: Tensor, labels: Tensor, groups: Tensor, count: int, bins: int) -> tuple[Tensor, Tensor]:
-    """|accuracy - confidence| `[group, bin]` (0 for an empty bin) and the share of samples in each bin."""
-    confidence, top = probs.double().max(1)
-    place = groups * bins + (confidence * bins).ceil().long().clamp(1, bins) - 1
-    inside = _sums(torch.ones_like(confidence), place, count * bins).reshape(count, bins)
-    right = _sums((top == labels).double(), place, count * bins).reshape(count, bins)
-    trusted = _sums(confidence, place, count * bins).reshape(count, bins)
-    gaps = (right - trusted).abs() / inside.clamp_min(1)
-    return gaps, inside / inside.sum(1, keepdim=True)
 
 
 def expected_calibration_error(bins: int) -> Metric:

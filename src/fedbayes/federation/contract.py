@@ -99,4 +99,5 @@ class Method(NamedTuple):
     common: Callable[[Server], Model] | None  # the global model; None where the method has none
     predict: Callable[[Model, Tensor, Key], Tensor]  # probabilities [draw, sample, class]
     traceable: bool = True  # False: cannot be vmapped, always the loop
+    traits: Callable[[Client], dict[str, Tensor]] | None = None  # scalars to record of each client's state at the end
     freezes_shared: bool = False  # whether `newcomer` trains a private part and leaves what is shared alone

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fedbayes.config import Execution
 from fedbayes.evaluation.evaluate import Predictions, predict_all, scored
 from fedbayes.federation import trees
-from fedbayes.federation.loop import Federation, start
-from fedbayes.io import EVALUATION_COLUMNS, read_state, write_rows
+from fedbayes.federation.loop import Federation, State, start
+from fedbayes.federation.protocols import own_state
+from fedbayes.io import EVALUATION_COLUMNS, TRAITS, read_state, write_rows
 from fedbayes.plan import Run
 from fedbayes.runs.assemble import assemble
 
@@ -33,7 +35,20 @@ def evaluate(
         state = trees.rebuild(start(federation), tensors)
         for model, predictions in predict_all(federation, state).items():
             rows += _rows(federation, name, int(state.round), model, predictions)
+        rows += _traits(federation, name, state)
     write_rows(target, EVALUATION_COLUMNS, rows)
+
+
+def _traits(federation: Federation, name: str, state: State) -> list[list[Any]]:
+    """What a method tells of its clients' states: LR-BPFL's ranks, for instance."""
+    if federation.method.traits is None:
+        return []
+    found = torch.vmap(federation.method.traits)(own_state(state.clients))
+    return [
+        [name, int(state.round), TRAITS, "clean", client, 0, trait, float(values[client])]
+        for trait, values in found.items()
+        for client in federation.trained
+    ]
 
 
 def _states(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
