@@ -97,7 +97,7 @@ def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp
 
 def test_evaluation_records_what_a_method_tells_of_its_clients(tmp_path: Path) -> None:
     spec = small_run(1).spec
-    fields = preset("lrbpfl", "paper", penalty=20.0, lr_gate=0.2) | {"name": "lrbpfl"}
+    fields = preset("lrbpfl", "paper", penalty=20.0, lr_gate=1.0) | {"name": "lrbpfl"}
     run = Run(spec | {"method": fields, "local": spec["local"] | {"amount": 2}})
     target = train_in(tmp_path, run)
     dataset, split = prepare(tmp_path, run)

@@ -123,6 +123,7 @@ class Work(NamedTuple):
     alive: Tensor
     size: Tensor  # n_k
     meter: Meter
+    fit: Tensor  # sum of the losses without KL and penalty
 
 
 class Model(NamedTuple):
@@ -243,7 +244,12 @@ def build(config: Config, network: Network) -> Method:
         else:
             losses = losses.mean(0)
         fit = (losses * batch.mask).sum() / batch.mask.sum().clamp_min(1)
-        return fit + kl_weight * divergence(mask, work) / work.size + penalty * gate.square().sum()
+        return fit + complexity(mask, work)
+
+    def complexity(mask: Mask, work: Work) -> Tensor:
+        """What the free energy has besides the data: KL / n_k and the penalty."""
+        gate = gates(mask.gamma, work.alive)
+        return kl_weight * divergence(mask, work) / work.size + penalty * gate.square().sum()
 
     def begin(down: Params, client: Client, facts: Facts, key: Key) -> Work:
         factors = client.factors
@@ -251,7 +257,12 @@ def build(config: Config, network: Network) -> Method:
             factors = first_factors(gates(client.gamma, client.alive), client.alive, key)
         state = client.optimiser if config.optimiser_state == "kept" else descent.start(down)
         meter = new_meter(facts, dtype_of(down))
-        return Work(down, state, Mask(factors, client.gamma), factors, client.alive, facts.size, meter)
+        nothing = torch.zeros_like(meter.loss)
+        return Work(down, state, Mask(factors, client.gamma), factors, client.alive, facts.size, meter, nothing)
+
+    def noted(work: Work, loss: Tensor) -> Work:
+        """The step's losses: KL / n_k is so much the larger part that the data's is reported by itself, too."""
+        return work._replace(meter=work.meter.add(loss), fit=work.fit + loss - complexity(work.mask, work))
 
     def moved(mask: Mask, grads: Mask, rate: float) -> Mask:
         factors = Gaussian(*(v - rate * g for v, g in zip(mask.factors, grads.factors, strict=True)))
@@ -265,7 +276,7 @@ def build(config: Config, network: Network) -> Method:
                 return free_energy(work.weights, mask, work, batch, key)
 
             grads, loss = grad_and_value(energy, passes=config.draws)(work.mask)
-            return work._replace(mask=moved(work.mask, grads, rate), meter=work.meter.add(loss))
+            return noted(work, loss)._replace(mask=moved(work.mask, grads, rate))
 
         return step
 
@@ -277,7 +288,7 @@ def build(config: Config, network: Network) -> Method:
 
         grads, loss = grad_and_value(energy, passes=config.draws)(work.weights)
         weights, state = descent.step(work.weights, grads, work.optimiser)
-        return work._replace(weights=weights, optimiser=state, meter=work.meter.add(loss))
+        return noted(work, loss)._replace(weights=weights, optimiser=state)
 
     def joint_step(work: Work, batch: Batch, key: Key) -> Work:
         """Both at once (Table 6)."""
@@ -288,7 +299,7 @@ def build(config: Config, network: Network) -> Method:
         (grads, turn), loss = grad_and_value(energy, passes=config.draws)((work.weights, work.mask))
         weights, state = descent.step(work.weights, grads, work.optimiser)
         mask = moved(work.mask, turn, config.lr_mask)
-        return work._replace(weights=weights, optimiser=state, mask=mask, meter=work.meter.add(loss))
+        return noted(work, loss)._replace(weights=weights, optimiser=state, mask=mask)
 
     def interleaved_step(work: Work, batch: Batch, key: Key) -> Work:
         """Some mask steps and a W step, each on a batch of its own."""
@@ -304,7 +315,8 @@ def build(config: Config, network: Network) -> Method:
         factors = {"remade": empty, "first": work.stored, "kept": work.mask.factors}[config.masks]
         state = work.optimiser if config.optimiser_state == "kept" else {}
         client = Client(factors, work.mask.gamma, alive, state)
-        return client, work.weights, work.meter.info() | ranks(alive)
+        fit = work.fit / work.meter.steps.clamp_min(1)
+        return client, work.weights, work.meter.info() | {"fit": fit} | ranks(alive)
 
     def pruned(work: Work, threshold: float) -> Tensor:
         """Eq. (10): a rank whose gate is below the threshold is gone for good; the first one stays."""
