@@ -35,6 +35,8 @@ def resident(
 ) -> Resident:
     """Random points whose class shifts their mean; client i holds `sizes[i]` of them and tests on five others.
 
+    The server holds ten more, of no class.
+
     With an `order`, client i is the one that would be `order[i]` without it.
     """
     stream = np.random.default_rng(seed)
@@ -46,7 +48,10 @@ def resident(
     test = [total + np.arange(5 * i, 5 * i + 5) for i in range(len(sizes))]
     if order is not None:
         train, test = ([own[i] for i in order] for own in (train, test))
-    return lay_out(inputs, labels, train, test, CLASSES, lambda x: x.to(dtype), torch.device("cpu"))
+    inputs = np.concatenate([inputs, stream.normal(size=(10, 1, 1, 2)) + 1])
+    labels = np.concatenate([labels, np.zeros(10, labels.dtype)])
+    server = total + tests + np.arange(10)
+    return lay_out(inputs, labels, train, test, CLASSES, lambda x: x.to(dtype), torch.device("cpu"), server=server)
 
 
 def federation(

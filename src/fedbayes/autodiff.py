@@ -35,31 +35,35 @@ def counting() -> Iterator[Count]:
         _open.pop()
 
 
-def grad_and_value(function: Callable[..., Tensor], passes: int = 1) -> Callable[..., tuple[Any, Tensor]]:
+def grad_and_value(
+    function: Callable[..., Any], passes: int = 1, has_aux: bool = False
+) -> Callable[..., tuple[Any, Any]]:
     """The gradient of a scalar function in its first argument, a tree of tensors, and the function's value.
 
-    `passes` is for the count alone: a function that averages over draws goes through the network once for each.
+    `passes` is for the count alone: a function that averages over draws goes through the network once for each. With
+    `has_aux` the function gives a pair, of which only the first is differentiated, and its value is that pair.
 
     Inside vmap, and inside another gradient, this is `torch.func.grad_and_value`. For a client on its own (the lift
     `loop`) the same numbers come from ordinary reverse mode, which spares the wrapping of every operation: a fifth of a
     step of a small network.
     """
-    by_transform = torch.func.grad_and_value(function)
+    by_transform = torch.func.grad_and_value(function, has_aux=has_aux)
 
-    def found(at: Any, *rest: Any) -> tuple[Any, Tensor]:
+    def found(at: Any, *rest: Any) -> tuple[Any, Any]:
         if _open:
             _open[-1].gradients += passes * _side_by_side()
         if _is_transformed() or _is_differentiated(at, rest):
-            both: tuple[Any, Tensor] = by_transform(at, *rest)
+            both: tuple[Any, Any] = by_transform(at, *rest)
             return both
         leaves, shape = pytree.tree_flatten(at)
         with torch.enable_grad():
             free = [leaf.detach().requires_grad_() for leaf in leaves]
-            value = function(pytree.tree_unflatten(free, shape), *rest)
+            out = function(pytree.tree_unflatten(free, shape), *rest)
+            value = out[0] if has_aux else out
             if not value.requires_grad:
-                return pytree.tree_unflatten([torch.zeros_like(leaf) for leaf in leaves], shape), value
+                return pytree.tree_unflatten([torch.zeros_like(leaf) for leaf in leaves], shape), out
             grads = torch.autograd.grad(value, free, materialize_grads=True)
-        return pytree.tree_unflatten(grads, shape), value.detach()
+        return pytree.tree_unflatten(grads, shape), pytree.tree_map(torch.Tensor.detach, out)
 
     return found
 

@@ -71,7 +71,11 @@ class Optimiser(NamedTuple):
 
 
 def optimiser(
-    kind: Literal["sgd", "adam"], lr: float, momentum_decay: float = 0.0, weight_decay: float = 0.0
+    kind: Literal["sgd", "adam"],
+    lr: float,
+    momentum_decay: float = 0.0,
+    weight_decay: float = 0.0,
+    decays_biases: bool = False,
 ) -> Optimiser:
     """SGD with momentum, or Adam.
 
@@ -79,7 +83,8 @@ def optimiser(
         kind: which of the two.
         lr: step size.
         momentum_decay: of SGD's velocity; 0 for none.
-        weight_decay: L2 pull towards 0, on weights and not on biases (FedRep's code); added to the gradient.
+        weight_decay: L2 pull towards 0, added to the gradient.
+        decays_biases: whether biases are pulled too, as torch.optim does unless told otherwise; FedRep's code does not.
     """
     # 0-dim tensors, not Python numbers: a compiled step then serves every learning rate.
     rate, decay, pull = (torch.tensor(v, dtype=torch.float64) for v in (lr, momentum_decay, weight_decay))
@@ -87,7 +92,7 @@ def optimiser(
     def pulled(params: Params, grads: Params) -> Params:
         if not weight_decay:
             return grads
-        return {n: g + pull * params[n] if n.endswith(".weight") else g for n, g in grads.items()}
+        return {n: g + pull * params[n] if decays_biases or n.endswith(".weight") else g for n, g in grads.items()}
 
     def start(params: Params) -> OptimiserState:
         if kind == "adam":

@@ -453,13 +453,18 @@ class _Planner:
         }
         split = self.split(where, setting.split, scale)
         self.check_fit(where, split, dataset, facts, sections)
+        method = self.method(where, entry, preset)
+        needed = self.schema["methods"][entry.method].get("needs")
+        if needed and not getattr(split, needed):
+            found = f"found {getattr(split, needed)}; the method {entry.method} needs more than that"
+            raise complain(where.file, f"{where} / split.{needed}", found)
         return {
             "dataset": dataset,
             "split": split.model_dump(mode="json"),
             **self.shift(where, setting, split, facts, experiment.preprocess),
             "network": self.network(where, experiment),
             "preprocess": self.preprocess(where, experiment, facts),
-            "method": self.method(where, entry, preset),
+            "method": method,
             **{name: section.model_dump(mode="json") for name, section in sections.items()},
         }
 

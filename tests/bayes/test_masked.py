@@ -47,21 +47,23 @@ def test_word_vectors_are_masked_as_a_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("samples", "rank", "shape", "cheaper"),
+    ("inputs", "rank", "shape", "cheaper"),
     [
-        (32, 1, (3, 4), True),  # one product either way, and no mask to make
-        (1, 8, (3, 4), True),  # 8 against 8 + 1 + 1
-        (2, 2, (3, 4), True),  # 4 against 2 + 1 + 2
-        (32, 8, (3, 4), False),  # 256 against 8 + 1 + 32
-        (1, 1, (3, 4, 3, 3), True),
-        (1, 2, (3, 4, 3, 3), False),  # 25 places of a kernel of 9: 450 against 2 + 9 + 225
+        ((32, 400), 1, (500, 400), True),  # 32 (200,000 + 900) = 6,428,800 against 200,000 (1 + 1 + 32) = 6,800,000
+        ((32, 4), 1, (3, 4), False),  # 32 (12 + 7) = 608 against 12 (1 + 1 + 32) = 408
+        ((1, 400), 8, (500, 400), True),  # 8 (200,000 + 900) = 1,607,200 against 200,000 (8 + 1 + 1) = 2,000,000
+        ((32, 400), 8, (500, 400), False),  # 51,430,400 against 200,000 (8 + 1 + 32) = 8,200,000
+        ((2, 64, 2, 2), 1, (64, 64, 3, 3), True),  # 8 (36,864 + 128) = 295,936 against 4,096 (1 + 9 + 72) = 335,872
+        ((2, 64, 9, 9), 1, (64, 64, 3, 3), True),  # 5,992,704 against 4,096 (1 + 9 + 9 * 162) = 6,012,928
+        ((32, 64, 9, 9), 1, (64, 64, 3, 3), False),  # 95,883,264 against 4,096 (1 + 9 + 9 * 2,592) = 95,592,448
+        ((3, 6, 4), 2, (5, 1, 2, 4), False),  # 18 places: 36 (5 * 8 + 6) = 1,656 against 10 + 40 * 19 = 770
     ],
 )
 def test_the_cheaper_way_is_counted_in_multiplications(
-    samples: int, rank: int, shape: tuple[int, ...], cheaper: bool
+    inputs: tuple[int, ...], rank: int, shape: tuple[int, ...], cheaper: bool
 ) -> None:
-    x = torch.zeros(samples, 4, *[5] * (len(shape) - 2))
-    assert cheaper_by_rank(x, torch.zeros(shape), LowRank(torch.zeros(3, rank), torch.zeros(4, rank))) is cheaper
+    mask = LowRank(torch.zeros(shape[0], rank), torch.zeros(shape[1], rank))
+    assert cheaper_by_rank(torch.zeros(inputs), torch.zeros(shape), mask) is cheaper
 
 
 def test_a_mask_of_ones_is_the_plain_network() -> None:

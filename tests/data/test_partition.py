@@ -1,4 +1,4 @@
-"""What any split can have: newcomers and a validation share; names, parts, and what planning knows of a dataset."""
+"""What any split can have (newcomers, a validation share, the server's own), names, parts, what planning knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dealing import deal, held
-from fedbayes.data.partition import RULES, samples_of
+from fedbayes.data.partition import RULES, partition, samples_of, server_samples
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import RECORDS, ClassFacts, JoinedSplit, split_name, split_of
 
@@ -45,6 +45,20 @@ def made(rule: str, **changes: Any) -> Any:
 
 def test_every_record_has_a_rule_and_a_split_to_be_tested_with() -> None:
     assert set(RECORDS) == set(SPLITS) == {*RULES, "joined"}
+
+
+@pytest.mark.parametrize("rule", [rule for rule in SPLITS if rule != "joined"])
+def test_what_the_server_holds_no_client_gets(rule: str) -> None:
+    split = split_of(SPLITS[rule] | {"rule": rule, "server_share": 0.1})
+    samples = samples_of(LABELS, [10] * 4, USERS)
+    server, clients = server_samples(samples, split, 3), partition(samples, split, 3)
+    assert len(server) == 20 and sorted(set(server.tolist())) == server.tolist()
+    assert not set(server.tolist()) & {int(row) for part in clients for own in part for row in own}
+    # The clients' samples are what the rule makes of a dataset without the server's.
+    rest = np.setdiff1d(np.arange(len(LABELS)), server)
+    without = partition(samples.among(rest), split_of(SPLITS[rule] | {"rule": rule}), 3)
+    assert [own.tolist() for own in clients.train] == [rest[own].tolist() for own in without.train]
+    assert server.tolist() != server_samples(samples, split, 4).tolist()
 
 
 @pytest.mark.parametrize("rule", SPLITS)

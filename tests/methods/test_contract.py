@@ -41,6 +41,7 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "feduab": {"noise_bound": 0.0},
     "bpfed": {"noise_std": 0.0},
     "lrbpfl": {"noise_std": 0.0, "initial_mu_std": 0.0, "initial_rho_std": 0.0},
+    "fedbe": {"samples": 0},
     "fedper": {"private_start": "common"},
 }
 

@@ -38,6 +38,7 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     ("local", preset("local", "paper"), Cost(0, 0, W, 1)),
     ("local", preset("local", "reference"), Cost(0, 0, W + ADAM, 1)),
     ("fedavg", preset("fedavg", "paper"), Cost(W, W, 0, 1)),
+    ("fedbe", preset("fedbe", "paper", epochs=1), Cost(W, W, 0, 1)),
     ("fedprox", preset("fedprox", "paper"), Cost(W, W, 0, 1)),
     ("ditto", preset("ditto", "paper"), Cost(W, W, W, 2)),
     ("perfedavg", preset("perfedavg", "reference"), Cost(W, W, 0, 2)),

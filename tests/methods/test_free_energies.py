@@ -44,13 +44,17 @@ def facts(size: int) -> Facts:
     return Facts(one * 0, one * size, one.expand(2) * size, one * 0, one, one)
 
 
-def expectation(gap_mean: Tensor, gap_std: Tensor) -> tuple[float, float]:
-    """Mean and standard deviation of log(1 + exp(-g)) for a normal g, by Gauss-Hermite quadrature."""
+def moments(gap_mean: Tensor, gap_std: Tensor, function: Any) -> tuple[float, float]:
+    """Mean and mean square of a function of a normal gap, by Gauss-Hermite quadrature."""
     nodes, weights = (torch.from_numpy(v) for v in np.polynomial.hermite_e.hermegauss(80))
-    losses = F.softplus(-(gap_mean + gap_std * nodes))
-    weights = weights / math.sqrt(2 * math.pi)
-    mean = (weights * losses).sum()
-    return float(mean), float(((weights * losses**2).sum() - mean**2).sqrt())
+    values, weights = function(gap_mean + gap_std * nodes), weights / math.sqrt(2 * math.pi)
+    return float((weights * values).sum()), float((weights * values**2).sum())
+
+
+def expectation(gap_mean: Tensor, gap_std: Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of the loss log(1 + exp(-g))."""
+    mean, square = moments(gap_mean, gap_std, lambda gap: F.softplus(-gap))
+    return mean, math.sqrt(square - mean**2)
 
 
 def test_drawn_weights() -> None:
@@ -83,11 +87,13 @@ def test_feduab() -> None:
     assert loss == pytest.approx(expected, abs=4 * std / math.sqrt(DRAWS))
 
 
-@pytest.mark.parametrize("likelihood", ["expected", "mixture"])
-def test_lrbpfl(likelihood: str) -> None:
+@pytest.mark.parametrize(("likelihood", "scale"), [("expected", "dataset"), ("mixture", "mean")])
+def test_lrbpfl(likelihood: str, scale: str) -> None:
     # Rank one: weights w_0 q_0 r and w_1 q_1 r. Given r the gap is normal; r is integrated outside.
     size = 5
-    fields = preset("lrbpfl", "paper", draws=DRAWS, rank=1, likelihood=likelihood, penalty=0.7, gate_start=1.0)
+    fields = preset(
+        "lrbpfl", "paper", draws=DRAWS, rank=1, likelihood=likelihood, scale=scale, penalty=0.7, gate_start=1.0
+    )
     method = load_method("lrbpfl", fields, network())
     server = method.init(torch.tensor(0), 1)
     client = method.join(server, facts(size), torch.tensor(0))
@@ -97,23 +103,20 @@ def test_lrbpfl(likelihood: str) -> None:
     work = work._replace(mask=work.mask._replace(factors=Gaussian(mu, inverse_softplus(sigma))))
     with torch.no_grad():
         after = method.train.phases[0].step(work, BATCH, torch.tensor(7))
+    # Losses, or probabilities of the label: their mean and its standard error, which log divides by the mean.
+    function: Any = torch.sigmoid if likelihood == "mixture" else lambda gap: F.softplus(-gap)
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-    square, probability, first = 0.0, 0.0, 0.0
-    w = MU.flatten()
+    mean, square, w = 0.0, 0.0, MU.flatten()
     for node, weight in zip(nodes, weights / math.sqrt(2 * math.pi), strict=True):
-        scale = gate * (float(r.loc) + float(r.scale) * node) * X
-        gap = scale * (w[1] * mu[1] - w[0] * mu[0])
-        spread = abs(scale) * ((w[1] * sigma[1]) ** 2 + (w[0] * sigma[0]) ** 2).sqrt()
-        inner, std = expectation(gap, spread)
-        first, square = first + weight * inner, square + weight * (std**2 + inner**2)
-        inside, inner_weights = (torch.from_numpy(v) for v in np.polynomial.hermite_e.hermegauss(60))
-        probability += (
-            weight * float((inner_weights * torch.sigmoid(gap + spread * inside)).sum()) / math.sqrt(2 * math.pi)
-        )
-    fit = first if likelihood == "expected" else -math.log(probability)
-    # For the mixture the error of the mean probability is divided by it; it is at most half as wide as the losses.
-    error = 4 * math.sqrt(square - first**2) / math.sqrt(DRAWS)
-    prior = Normal(gate**-0.5, math.sqrt(0.1))
-    divergence = float(kl_divergence(Normal(mu, sigma), prior).sum())
+        factor = gate * (float(r.loc) + float(r.scale) * node) * X
+        spread = abs(factor) * ((w[1] * sigma[1]) ** 2 + (w[0] * sigma[0]) ** 2).sqrt()
+        inner = moments(factor * (w[1] * mu[1] - w[0] * mu[0]), spread, function)
+        mean, square = mean + weight * inner[0], square + weight * inner[1]
+    error = 4 * math.sqrt(square - mean**2) / math.sqrt(DRAWS)
+    fit, error = (-math.log(mean), error / mean) if likelihood == "mixture" else (mean, error)
+    divergence = float(kl_divergence(Normal(mu, sigma), Normal(gate**-0.5, math.sqrt(0.1))).sum())
+    times = size if scale == "dataset" else 1
     assert float(after.fit) == pytest.approx(fit, abs=error)
-    assert float(after.meter.loss) == pytest.approx(fit + divergence / size + 0.7 * gate**2, abs=error)
+    assert float(after.meter.loss) == pytest.approx(
+        times * (fit + divergence / size) + 0.7 * gate**2, abs=times * error
+    )

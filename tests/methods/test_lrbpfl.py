@@ -13,17 +13,17 @@ from torch.nn import functional as F
 import toy
 from agreement import assert_same, preset
 from fedbayes.bayes.gaussian import Gaussian
-from fedbayes.evaluation.evaluate import predict_pm
 from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Batch, Feed
-from fedbayes.federation.loop import advance, start
+from fedbayes.federation.loop import Federation, advance, start
 from fedbayes.methods import load_method
 from fedbayes.methods.lrbpfl import Client, Work
 from fedbayes.models import load_network
 
 FIXED: dict[str, Any] = {
     "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "lr_mask": 0.0, "lr_gate": 0.0, "noise_std": 0.0,
-    "initial_mu_std": 0.0, "gate": "none", "threshold": None, "bias": "plain", "initial_weights": "network",
+    "initial_mu_std": 0.0, "gate": "none", "penalty": 0.0, "threshold": None, "bias": "plain", "scale": "mean",
+    "initial_weights": "network",
 }  # fmt: skip
 LAYERS = {"hidden0": (5, 2), "head": (3, 5)}
 
@@ -80,9 +80,10 @@ class Plain:
             draws.append(F.log_softmax(x, 1)[torch.arange(len(batch.y)), batch.y])
         stacked = torch.stack(draws)
         fit = stacked.exp().mean(0).log() if self.fields["likelihood"] == "mixture" else stacked.mean(0)
-        return -fit.mean() + self.kl(mu if stored is None else stored, rho, gates) / self.size + (
-            self.fields["penalty"] * (gates**2).sum()
-        )  # fmt: skip
+        each = -fit.mean() + self.kl(mu if stored is None else stored, rho, gates) / self.size
+        return (self.size if self.fields["scale"] == "dataset" else 1) * each + self.fields["penalty"] * (
+            gates**2
+        ).sum()
 
     def kl(self, mu: Tensor, rho: Tensor, gates: Tensor) -> Tensor:
         total, place, rank = torch.zeros((), dtype=mu.dtype), 0, self.fields["rank"]
@@ -123,7 +124,8 @@ def visit(fields: dict[str, Any], alive: Tensor | None = None) -> tuple[Any, Wor
         ("paper", {"rank": 3, "prior_rank": "left", "likelihood": "mixture"}),
         ("joint", {"rank": 3}),
         ("reference", {"rank": 3, "kl_mean": "current"}),
-        ("reference", {"rank": 3, "gate": "hard-concrete", "penalty": 0.2, "gate_start": 0.4}),
+        ("reference-adaptive", {"rank": 3, "gate_start": 0.4}),
+        ("paper", {"rank": 3, "scale": "mean"}),
         ("reference-joint", {"rank": 2, "momentum": 0.0}),
     ],
 )
@@ -153,7 +155,7 @@ def test_steps_against_autograd_and_distributions(name: str, changes: dict[str, 
                 else (mu, rho, gamma)
             )
             assert_same(found.mask, [v.detach() for v in expected_mask], atol=1e-10)
-            pull = [fields["weight_decay"] * w if n.endswith("weight") else 0 * w for n, w in weights.items()]
+            pull = [fields["weight_decay"] * w for w in weights.values()]
             if joint or not masks:
                 expected = [w - 0.3 * (g + p) for w, g, p in zip(weights.values(), grads[3:], pull, strict=True)]
                 # The first step of momentum is without it; further ones are tested with the optimiser.
@@ -205,14 +207,21 @@ def test_pruning_is_at_the_threshold_for_good_and_spares_the_first_rank() -> Non
     assert after_a_visit([9.0, 9.0, 9.0], [1.0, 0.0, 1.0]).alive[0].tolist() == [1.0, 0.0, 1.0]
 
 
-def test_a_pruned_rank_moves_nothing() -> None:
+@pytest.mark.parametrize("gate_on", ["product", "means"])
+def test_a_pruned_rank_moves_nothing_and_adds_nothing(gate_on: str) -> None:
     alive = torch.tensor([[1.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
-    method, work, _, batch = visit(preset("lrbpfl", "paper", rank=2), alive)
+    method, work, _, batch = visit(preset("lrbpfl", "paper", rank=2, gate_on=gate_on), alive)
     with torch.no_grad():
         found = method.train.phases[0].step(work, batch, torch.tensor(1))
     moved = (found.mask.factors.mu != work.mask.factors.mu)[2 * 7 :].view(-1, 2)
     assert moved[:, 0].all() and not moved[:, 1].any()
     assert found.mask.gamma[1, 1] == work.mask.gamma[1, 1] and found.mask.gamma[1, 0] != work.mask.gamma[1, 0]
+    model = method.adapt.end(work)["pm"]
+    # The head's factors are the last 16 numbers; every other one is of its second rank.
+    wild = model.factors.rho.clone()
+    wild[15::2] = 3.0
+    other = model._replace(factors=Gaussian(model.factors.mu, wild))
+    assert_same(method.predict(other, batch.x, torch.tensor(0)), method.predict(model, batch.x, torch.tensor(0)))
 
 
 def test_ranks_fall_under_a_heavy_penalty_and_are_reported() -> None:
@@ -224,33 +233,69 @@ def test_ranks_fall_under_a_heavy_penalty_and_are_reported() -> None:
     assert advance(free, start(free))[1].info["rank/hidden0"].tolist() == [8.0] * 3
 
 
-@pytest.mark.parametrize(("masks", "same_start"), [("remade", False), ("first", True), ("kept", False)])
-def test_what_a_visit_begins_with(masks: str, same_start: bool) -> None:
-    federation = toy.federation("lrbpfl", preset("lrbpfl", "paper", masks=masks))
-    first, second = start(federation), toy.after(federation, 1)
-    assert federation.method.traits is not None
-
-    def begun(state: Any, key: int) -> Gaussian:
+def test_what_a_visit_begins_with() -> None:
+    for masks in ("remade", "first", "kept"):
+        federation = toy.federation("lrbpfl", preset("lrbpfl", "paper", masks=masks))
         facts = trees.take(federation.data.facts(torch.arange(3), 0, federation.feed), 0)
-        client = trees.take(state.clients, 0)
-        begun: Gaussian = federation.method.train.begin(state.server.weights, client, facts, torch.tensor(key)).stored
-        return begun
 
-    assert torch.equal(begun(first, 1).mu, begun(second, 2).mu) is same_start
-    assert torch.equal(begun(second, 1).mu, begun(second, 2).mu) is (masks != "remade")
+        def begun(state: Any, key: int, federation: Federation = federation, facts: Any = facts) -> Tensor:
+            client = trees.take(state.clients, 0)
+            work = federation.method.train.begin(state.server.weights, client, facts, torch.tensor(key))
+            found: Tensor = work.mask.factors.mu
+            return found
+
+        first, second = start(federation), toy.after(federation, 1)
+        if masks == "remade":
+            assert not torch.equal(begun(second, 1), begun(second, 2))
+        elif masks == "first":
+            assert torch.equal(begun(second, 2), begun(first, 1))
+        else:
+            assert torch.equal(begun(second, 2), second.clients.factors.mu[0])
+            assert not torch.equal(begun(second, 2), begun(first, 1))
 
 
-def test_adaptation_moves_masks_alone_and_takes_its_own_steps() -> None:
-    federation = toy.federation("lrbpfl", preset("lrbpfl", "reference", adapt_steps=2))
-    state = toy.after(federation, 1)
-    method, work, _, batch = visit(preset("lrbpfl", "reference", adapt_steps=2))
-    assert method.adapt.phases[0].feed(Feed(4, 3)) == Feed(4, 2)
+def test_adaptation_moves_masks_alone_at_its_own_rate() -> None:
+    fields = preset("lrbpfl", "paper", lr_mask=0.02, adapt_lr=0.005)
+    method, work, _, batch = visit(fields)
     with torch.no_grad():
-        adapted = method.adapt.phases[0].step(work, batch, torch.tensor(0))
+        adapted, trained = (v.phases[0].step(work, batch, torch.tensor(0)) for v in (method.adapt, method.train))
     assert_same(adapted.weights, work.weights, atol=0)
-    assert not torch.equal(adapted.mask.factors.mu, work.mask.factors.mu)
-    probs = predict_pm(federation, state).probs
-    torch.testing.assert_close(probs.sum(1), torch.ones(len(probs), dtype=probs.dtype))
+    for ours, theirs, before in zip(adapted.mask.factors, trained.mask.factors, work.mask.factors, strict=True):
+        torch.testing.assert_close(4 * (ours - before), theirs - before, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "trained", "adapted"),
+    [
+        ("paper", {}, (20, 20), 20),
+        ("paper", {"mask_steps": 5}, (5, 5), 5),
+        ("one-w-step", {}, (20, 1), 20),
+        ("joint", {}, (20,), 20),
+        ("paper", {"w_steps": "interleaved", "mask_steps": 3}, (20,), 60),
+        ("reference", {}, (15, 1), 40),
+    ],
+)
+def test_steps_of_a_visit_and_before_a_test(
+    name: str, changes: dict[str, Any], trained: tuple[int, ...], adapted: int
+) -> None:
+    method = load_method("lrbpfl", preset("lrbpfl", name, **changes), toy.network())
+
+    def steps(phases: Any) -> tuple[int, ...]:
+        return tuple((phase.feed(Feed(4, 20)) if phase.feed else Feed(4, 20)).amount for phase in phases)
+
+    assert (steps(method.train.phases), steps(method.adapt.phases)) == (trained, (adapted,))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("joint", {"mask_steps": 7}, "mask_steps does nothing"),
+        ("fixed-rank", {"penalty": 0.1}, "penalty and threshold"),
+    ],
+)
+def test_fields_that_would_do_nothing_are_refused(name: str, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_method("lrbpfl", preset("lrbpfl", name, **changes), toy.network())
 
 
 def test_predictions_are_an_ensemble_of_c_masks() -> None:

@@ -77,7 +77,7 @@ def masked(weights: Params, masks: dict[str, LowRank]) -> Layer:
 
 
 def by_rank(op: Op, x: Tensor, weight: Tensor, bias: Tensor | None, mask: LowRank) -> Tensor:
-    r"""The same without the mask: $(W \circ L R^T) x = \sum_i l_i \circ (W (r_i \circ x))$ (LR-BPFL, section 4)."""
+    r"""The same without the mask: $(W \circ L R^T) x = \sum_i l_i \circ (W (r_i \circ x))$."""
     # Channels are a linear layer's last axis and a convolution's second one.
     behind = [1] * (0 if weight.dim() == 2 else x.dim() - 2)
     terms = [
@@ -91,10 +91,15 @@ def by_rank(op: Op, x: Tensor, weight: Tensor, bias: Tensor | None, mask: LowRan
 def cheaper_by_rank(x: Tensor, weight: Tensor, mask: LowRank) -> bool:
     r"""Whether `by_rank` takes fewer multiplications than the mask and one application of the layer.
 
-    For each pair of channels the mask takes $r$, its use $k$ and the layer $k P$, where $k$ is the size of a kernel and
-    $P$ the number of places it is applied at; rank by rank the layer takes $r k P$: less for rank one, or hardly any
+    With $m$ outputs, $n$ inputs and $P$ places that a kernel of size $k$ is applied at: rank by rank
+    $r P (m n k + m + n)$, with the mask $r m n + m n k + P m n k$. So for rank one and large layers, or hardly any
     samples.
     """
-    rank, kernel = mask.left.shape[1], math.prod(weight.shape[2:])
-    places = x.numel() // weight.shape[1]
-    return rank * kernel * places < rank + kernel + kernel * places
+    outputs, inputs, *size = weight.shape
+    rank, kernel = mask.left.shape[1], math.prod(size)
+    # A linear layer is applied at each vector, a convolution (nearly) at each pixel. Kernels over words are as wide as
+    # the words' vectors, whose entries are no places.
+    wide = inputs * (size[-1] if len(size) == 2 and x.dim() == 3 else 1)
+    places = x.numel() // wide
+    pairs = outputs * inputs
+    return rank * places * (pairs * kernel + outputs + inputs) < rank * pairs + pairs * kernel * (1 + places)

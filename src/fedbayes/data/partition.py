@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedbayes.data.draws import Draws
 from fedbayes.data.rules import dirichlet, feduab, iid, labels, pfedbayes, power_law, users
-from fedbayes.data.rules.types import VALIDATION, ClientIndices, Samples, floor, require
+from fedbayes.data.rules.types import SERVER, VALIDATION, ClientIndices, Indices, Samples, floor, require
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import SHARED_SAMPLES, ClassFacts, JoinedSplit, Split
 
@@ -34,11 +34,18 @@ def samples_of(
 def partition(samples: Samples, split: Split, seed: int) -> ClientIndices:
     """The clients' samples by the rule the split names, counted and checked for overlap.
 
+    What the server holds is left out first, as if the dataset did not have it.
+
     Args:
         samples: labels, parts and users of the dataset.
         split: the rule and its numbers.
         seed: any non-negative number; with the same samples and split it gives the same indices everywhere.
     """
+    if split.server_share:
+        dealt = np.setdiff1d(np.arange(len(samples.labels)), server_samples(samples, split, seed))
+        without = split.model_copy(update={"server_share": 0.0})
+        clients = partition(samples.among(dealt), without, seed)
+        return ClientIndices(*(tuple(dealt[own] for own in part) for part in clients))
     per_class = tuple(np.bincount(samples.labels).tolist())
     test_per_class = tuple(np.bincount(samples.labels[samples.is_test], minlength=len(per_class)).tolist())
     facts = ClassFacts(
@@ -61,6 +68,13 @@ def partition(samples: Samples, split: Split, seed: int) -> ClientIndices:
         clients = _with_validation(clients, split.validation, seed)
     _check_sizes(clients, split)
     return clients
+
+
+def server_samples(samples: Samples, split: Split, seed: int) -> Indices:
+    """What the server holds: a random share of all samples, rounded down, in the dataset's order."""
+    everything = np.arange(len(samples.labels))
+    count = floor(split.server_share * len(everything))
+    return np.sort(Draws(seed, 0, SERVER).shuffle(everything)[:count]) if count else everything[:0]
 
 
 def _make(samples: Samples, split: Split, seed: int) -> ClientIndices:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedbayes.data.arrays import npz_bytes, read_npz
 from fedbayes.data.fetch import Dataset, load
-from fedbayes.data.partition import partition, samples_of
+from fedbayes.data.partition import partition, samples_of, server_samples
 from fedbayes.data.rules.types import ClientIndices, Indices, Samples
 from fedbayes.io import replacing
 from fedbayes.reading import ConfigError
@@ -58,7 +58,8 @@ def make_split(
 def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
     """The content of a split file."""
     dataset = load(dataset_folder)
-    clients = partition(dataset_samples(dataset), split, seed)
+    samples = dataset_samples(dataset)
+    clients, server = partition(samples, split, seed), server_samples(samples, split, seed)
     manifest = {
         "dataset": dataset.manifest["name"],
         "dataset_sha256": dataset.manifest["sha256"],
@@ -69,6 +70,8 @@ def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
         **{part: sum(map(len, indices)) for part, indices in clients._asdict().items()},
     }
     arrays: dict[str, NDArray[Any]] = {}
+    if split.server_share:
+        manifest["server"], arrays["server_index"] = len(server), server.astype("<i8")
     for part, indices in clients._asdict().items():
         arrays[f"{part}_index"] = np.concatenate(indices).astype("<i8")
         arrays[f"{part}_offsets"] = np.cumsum([0, *map(len, indices)], dtype="<i8")
@@ -86,6 +89,12 @@ def read_split(path: Path) -> tuple[ClientIndices, dict[str, Any]]:
     arrays = read_npz(path, *names, "manifest")
     parts = {part: _cut(arrays[f"{part}_index"], arrays[f"{part}_offsets"]) for part in ClientIndices._fields}
     return ClientIndices(**parts), json.loads(str(arrays["manifest"]))
+
+
+def read_server_samples(path: Path) -> Indices:
+    """What the server holds by a split file; empty where the split gives it nothing."""
+    _, manifest = read_split(path)
+    return read_npz(path, "server_index")["server_index"] if manifest.get("server") else np.empty(0, np.int64)
 
 
 def read_split_of(dataset: Dataset, path: Path) -> ClientIndices:

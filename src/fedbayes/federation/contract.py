@@ -47,12 +47,18 @@ class Batch(NamedTuple):
     mask: Tensor  # 1 for a real sample, 0 for padding
 
 
+def drawn(batch: Batch, number: int) -> Batch:
+    """One of the batches of a feed with several draws."""
+    return Batch(*(part[number] for part in batch))
+
+
 class Cohort(NamedTuple):
     """Whose messages the server merges."""
 
     ids: Tensor
     sizes: Tensor
     population: int
+    unlabeled: Tensor | None = None  # inputs that the server holds itself, where the split gives it some
 
 
 class Feed(NamedTuple):

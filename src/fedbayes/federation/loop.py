@@ -138,7 +138,8 @@ def merge(federation: Federation, server: Server, up: Up, chosen: Tensor, round_
     """The server after the uploads of the chosen clients, stacked over replicates where there are several."""
     method, sizes, key = federation.method, federation.data.train.sizes[chosen], federation.key("merge")
     if federation.replicates == 1:
-        return method.merge(server, up, Cohort(chosen, sizes, federation.population), rng.fold(key, round_))
+        cohort = Cohort(chosen, sizes, federation.population, federation.data.unlabeled)
+        return method.merge(server, up, cohort, rng.fold(key, round_))
     shape = (federation.replicates, federation.clients_per_round)
 
     def one(server: Server, up: Up, ids: Tensor, sizes: Tensor, key: Tensor) -> Server:

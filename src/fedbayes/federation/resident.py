@@ -40,6 +40,7 @@ class Resident:
     prepare: Prepare
     augment: Augment | None = None  # what training batches go through before they are prepared
     whole: Shards | None = None  # the dataset's own test part as one client's, where the global model is tested on it
+    server: Tensor | None = None  # rows of what the server holds itself
 
     @property
     def population(self) -> int:
@@ -88,6 +89,11 @@ class Resident:
             return self._tests[clients, columns]
         return self.samples(shards.rows[clients, columns])
 
+    @cached_property
+    def unlabeled(self) -> Tensor | None:
+        """Network inputs of what the server holds itself, without labels; None where it holds nothing."""
+        return None if self.server is None else self.samples(self.server)
+
     def facts(self, ids: Tensor, round_: int, feed: Feed) -> Facts:
         """What the clients `ids` know of themselves."""
         sizes = self.train.sizes[ids]
@@ -131,6 +137,7 @@ def lay_out(
     device: torch.device,
     augment: Augment | None = None,
     whole: np.ndarray | None = None,
+    server: np.ndarray | None = None,
 ) -> Resident:
     """The samples that clients hold, on a device: each client's training samples side by side, then all test samples.
 
@@ -144,11 +151,12 @@ def lay_out(
         device: where the samples are to be.
         augment: random changes of training batches.
         whole: rows that the global model is tested on instead of the clients' test samples.
+        server: rows of what the server holds itself.
     """
     held = np.concatenate(train)
     parts = test if whole is None else [*test, whole]
     tested, places = np.unique(np.concatenate(parts), return_inverse=True)
-    order = np.concatenate([held, tested])
+    order = np.concatenate([held, tested] if server is None else [held, tested, server])
     places = len(held) + places
     owned = sum(map(len, test))
     return Resident(
@@ -160,6 +168,7 @@ def lay_out(
         prepare=prepare,
         augment=augment,
         whole=None if whole is None else _shards(places[owned:], [whole], device),
+        server=None if server is None else len(order) - len(server) + torch.arange(len(server), device=device),
     )
 
 

@@ -50,6 +50,11 @@ def fold(key: Tensor, *data: Tensor | int) -> Tensor:
     return key
 
 
+def streams(key: Tensor, count: int) -> Tensor:
+    """Keys `[*key.shape, count]`, one for each of several draws."""
+    return fold(key[..., None], torch.arange(count, device=key.device))
+
+
 def generator(key: Tensor | int) -> torch.Generator:
     """A private CPU generator for one key, for what is drawn outside the lifted code."""
     return torch.Generator().manual_seed(int(key) & 0x7FFF_FFFF_FFFF_FFFF)

@@ -18,21 +18,14 @@ Reduces to: plain SGD when there is one client; the broadcast weights when lr = 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from fedbayes import optim
-from fedbayes.autodiff import grad_and_value
 from fedbayes.config import MethodConfig
-from fedbayes.federation.contract import Batch, Facts, Key, Method, Phase, Visit
+from fedbayes.federation.contract import Method
 from fedbayes.models.network import Network
 from fedbayes.parts.average import Weighting
-from fedbayes.parts.one_model import OneModel, Server
-from fedbayes.parts.weights import Meter, batch_loss, dtype_of, new_meter
-from fedbayes.tensors import Params
+from fedbayes.parts.local_sgd import LocalSgd
+from fedbayes.parts.one_model import OneModel
 
 
 class Config(MethodConfig):
@@ -43,50 +36,17 @@ class Config(MethodConfig):
     weighting: Weighting = Field(description="Weights of the mean: n_k / n, or 1 / S.")
 
 
-class Client(NamedTuple):
-    """A client keeps nothing between rounds."""
-
-
-class Work(NamedTuple):
-    """A visit in progress."""
-
-    weights: Params
-    velocity: Params  # empty without momentum
-    meter: Meter
-
-
 def build(config: Config, network: Network) -> Method:
     """FedAvg for a network."""
-    server = OneModel(network, config.weighting)
-    # 0-dim tensors, not Python numbers: a compiled step then serves every learning rate.
-    lr, decay = torch.tensor(config.lr, dtype=torch.float64), torch.tensor(config.momentum, dtype=torch.float64)
-
-    def join(server: Server, facts: Facts, key: Key) -> Client:
-        return Client()
-
-    def begin(down: Params, client: Client, facts: Facts, key: Key) -> Work:
-        velocity = {name: torch.zeros_like(w) for name, w in down.items()} if config.momentum else {}
-        return Work(down, velocity, new_meter(facts, dtype_of(down)))
-
-    def step(work: Work, batch: Batch, key: Key) -> Work:
-        """ClientUpdate of Algorithm 1: w <- w - eta grad l(w; b)."""
-        grads, loss = grad_and_value(batch_loss)(work.weights, network, batch)
-        velocity = optim.momentum(work.velocity, grads, decay)
-        weights = optim.sgd(work.weights, velocity if config.momentum else grads, lr)
-        return Work(weights, velocity, work.meter.add(loss))
-
-    def end(work: Work) -> tuple[Client, Params, dict[str, Tensor]]:
-        return Client(), work.weights, work.meter.info()
-
-    fine_tuned = Visit(begin, (Phase(step),), lambda work: {"pm": work.weights})
+    server, clients = OneModel(network, config.weighting), LocalSgd(network, config.lr, config.momentum)
     return Method(
         init=server.init,
-        join=join,
+        join=clients.join,
         send=server.send,
-        train=Visit(begin, (Phase(step),), end),
+        train=clients.train,
         merge=server.merge,
-        adapt=fine_tuned,
-        newcomer=fine_tuned,
+        adapt=clients.fine_tuned,
+        newcomer=clients.fine_tuned,
         common=server.common,
         predict=server.predict,
     )

@@ -109,6 +109,7 @@ class Work(NamedTuple):
 
     q: Posterior
     prior: Posterior
+    sent: Posterior  # q at the start
     meter: Meter
 
 
@@ -131,13 +132,13 @@ def build(config: Config, network: Network) -> Method:
     def begin(down: Posterior, client: Client, facts: Facts, key: Key) -> Work:
         q = Posterior(*(part({**shared, **own}, names) for shared, own in zip(down, client.own, strict=True)))
         prior = q if config.prior == "global" else zero_mean(q, config.initial_sigma)
-        return Work(q, prior, new_meter(facts, dtype_of(q.mu)))
+        return Work(q, prior, q, new_meter(facts, dtype_of(q.mu)))
 
     def step(work: Work, batch: Batch, key: Key) -> Work:
         """The client's loss: one SGD step on L_E + gamma KL(Q || p), L_E the mean over Z draws."""
         grads, loss = grad_and_value(free_energy, passes=config.draws)(work.q, work.prior, batch, key)
         moved = Posterior(*(optim.sgd(values, own, lr) for values, own in zip(work.q, grads, strict=True)))
-        return Work(moved, work.prior, work.meter.add(loss))
+        return work._replace(q=moved, meter=work.meter.add(loss))
 
     def free_energy(q: Posterior, prior: Posterior, batch: Batch, key: Key) -> Tensor:
         sigma = q.sigma
@@ -147,7 +148,7 @@ def build(config: Config, network: Network) -> Method:
             losses = network.loss(outputs, batch.y) * batch.mask
             return (losses.sum() / batch.mask.sum().clamp_min(1)).clamp_max(config.loss_bound)
 
-        return mean_over(likelihood, _streams(key, batch.x.device)) + gamma * divergence(q, prior)
+        return mean_over(likelihood, rng.streams(key, config.draws)) + gamma * divergence(q, prior)
 
     def drawn_outputs(mu: Params, sigma: Params, stream: Key) -> Layer:
         return reparameterised(mu, sigma, lambda layer, like: noise(stream, network.layers.index(layer), like))
@@ -156,11 +157,10 @@ def build(config: Config, network: Network) -> Method:
         numbers = rng.normal(rng.fold(stream, place), like.numel(), like.dtype).view(like.shape)
         return numbers.clamp(-config.noise_bound, config.noise_bound)
 
-    def _streams(key: Key, device: torch.device) -> Tensor:
-        return rng.fold(key, torch.arange(config.draws, device=device))
-
     def end(work: Work) -> tuple[Client, Posterior, dict[str, Tensor]]:
+        # The client's own, and the one it was sent or began with: what the server made of the round before.
         report = {f"sigma/{layer}": mean for layer, mean in mean_sigma(work.q, network).items()}
+        report |= {f"sigma-sent/{layer}": mean for layer, mean in mean_sigma(work.sent, network).items()}
         return Client(_part(work.q, roles.private)), _part(work.q, roles.shared), work.meter.info() | report
 
     def merge(server: Server, up: Posterior, cohort: Cohort, key: Key) -> Server:
@@ -181,7 +181,7 @@ def build(config: Config, network: Network) -> Method:
                 layer = plain({n: q.mu[n] + sigma[n] * noise(stream, i, q.mu[n]) for i, n in enumerate(names)})
             return F.softmax(network.apply(layer, x), dim=-1)
 
-        return torch.vmap(forward)(_streams(key, x.device))
+        return torch.vmap(forward)(rng.streams(key, config.draws))
 
     fine_tuned = Visit(begin, (Phase(step),), lambda work: {"pm": work.q})
     return Method(

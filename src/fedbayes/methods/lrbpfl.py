@@ -14,43 +14,46 @@ Deviations: [P] is the text, [C] the first author's code Bernie0115/LR-BPFL@f86a
     1. Steps of W: Algorithm 1 writes one expression. `once`: one W step behind the mask steps, the literal reading
        [P, C]; `as-many`: a W step for each mask step, behind them; `interleaved`: W steps among the mask steps; `joint`
        is the paper's rival of coordinate descent, both in each step [P Table 6] -> `w_steps`.
-    2. Algorithm 1 re-makes a client's factors at every visit, Figure 2 and the introduction retain them. [C] begins
-       every visit at the factors of the first -> `masks`. Gates are retained in all.
+    2. Algorithm 1 re-makes a client's factors at every visit and retains its gates; Figure 2 and the introduction
+       retain both. [C] begins every visit at the factors of the first -> `masks`.
     3. Gates: sigmoid, with pruning for good below 0.95 but for the first [P]; hard-concrete without pruning, the first
        always open, put on the means of both factors and not between them [C] -> `gate`, `threshold`, `gate_on`.
     4. $r_k$ in the prior's mean $r_k^{-1/2}$: the sum of the gates, for which a mask's mean is 1; the number of ranks
        left; or $r_{max}$ [C] -> `prior_rank`. No gradient goes through it [D].
-    5. The free energy is divided by n_k [C, D]: a batch's mean loss and KL / n_k. The penalty 0.1 ||lambda||^2 is not
-       divided; whether the norm is squared is not said.
-    6. Likelihood: the mean over draws of -log p [P Eq. 4]; -log of their mean [C] -> `likelihood`.
+    5. Steps are on $F_k$ itself, n_k times a batch's mean loss and the KL [P]; or on $F_k / n_k$ [C] -> `scale`. The
+       penalty 0.1 ||lambda||^2 stands beside either; whether its norm is squared is not said.
+    6. Likelihood: the mean over draws of -log p [P]; -log of their mean [C] -> `likelihood`.
     7. KL(q || p) [P]; arguments exchanged [C] -> `kl`. [C] takes the mean from the stored factors, so that only the
        first step of a visit has a KL gradient in it -> `kl_mean`.
     8. Biases are not masked [D]; in [C] they are multiplied by the sum of the gates -> `bias`.
-    9. Testing, a client adapts its mask to the broadcast W: as many steps as in training [D], or 40 smaller ones [C]
-       -> `adapt_steps`, `adapt_lr`. Gates move along, and nothing is pruned. Newcomers do the same.
+    9. Testing, a client adapts its mask to the broadcast W: as many mask steps as in training [D], or 40 smaller ones
+       [C] -> `adapt_steps`, `adapt_lr`. Gates move along, and nothing is pruned. Newcomers do the same.
+    10. Of the code's joint client little is known: `reference-joint` has the other one's fields [D], and no rate that
+       falls by 0.99 a round.
 
-Reduces to: FedAvg with masks that are 1 and stay so (lr_mask, lr_gate, noise_std and initial_mu_std 0, gate `none`) and
-w_steps `joint`, momentum and weight_decay 0.
+Reduces to: FedAvg with equal weighting and scale `mean`, when masks are 1 and stay so (lr_mask, lr_gate, noise_std and
+initial_mu_std 0, gate `none`), bias is `plain`, initial_weights `network`, momentum and weight_decay 0, and w_steps is
+`joint`; or `as-many`, where every batch is all of a client's data.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
 from fedbayes.autodiff import grad_and_value
 from fedbayes.bayes.flat import Layout, unflatten
-from fedbayes.bayes.gaussian import Gaussian, inverse_softplus, kl
+from fedbayes.bayes.gaussian import Gaussian, inverse_softplus, kl, softplus
 from fedbayes.bayes.layers import LowRank, masked
 from fedbayes.config import MethodConfig
 from fedbayes.federation import rng
-from fedbayes.federation.contract import Batch, Facts, Feed, Key, Method, Phase, Visit
+from fedbayes.federation.contract import Batch, Facts, Feed, Key, Method, Phase, Visit, drawn
 from fedbayes.models.network import Network
 from fedbayes.optim import OptimiserState, optimiser
 from fedbayes.parts.average import Weighting
@@ -70,7 +73,7 @@ class Config(MethodConfig):
     lr_gate: float = Field(ge=0, description="Step size of gamma.")
     w_steps: Literal["once", "as-many", "interleaved", "joint"] = Field(description="When W takes its steps.")
     mask_steps: PositiveInt | None = Field(
-        description="Mask steps of a visit, or before each W step (`interleaved`); empty: as `local` says, or 1."
+        description="Mask steps of a visit, or before each W step (`interleaved`, empty: 1); empty: as `local` says."
     )
     masks: Literal["remade", "first", "kept"] = Field(description="The factors a visit begins with.")
     rank: PositiveInt = Field(description="r_max, the largest rank of a mask.")
@@ -84,10 +87,11 @@ class Config(MethodConfig):
     initial_mu_std: float = Field(ge=0, description="Spread of the factors' first means around the prior's.")
     initial_rho: float = Field(description="Mean of the factors' first rhos.")
     initial_rho_std: float = Field(ge=0, description="Spread of the factors' first rhos.")
+    scale: Literal["dataset", "mean"] = Field(description="Steps on F_k, or on F_k / n_k.")
     likelihood: Literal["expected", "mixture"] = Field(description="Mean of log-likelihoods, or log of the mean.")
     kl: Literal["forward", "reverse"] = Field(description="KL(q || p), or KL(p || q).")
     kl_mean: Literal["current", "stored"] = Field(description="Whose mean stands in the KL term.")
-    kl_weight: float = Field(ge=0, description="Weight of KL / n_k beside a batch's mean loss.")
+    kl_weight: float = Field(ge=0, description="Weight of the KL term in F_k.")
     bias: Literal["plain", "summed"] = Field(description="Biases as they are, or times the sum of the gates.")
     draws: PositiveInt = Field(description="C, masks drawn for a step and for a prediction.")
     noise_std: float = Field(ge=0, description="Spread of the noise in a draw.")
@@ -95,6 +99,15 @@ class Config(MethodConfig):
     adapt_steps: PositiveInt | None = Field(description="Mask steps before a test; empty: as in training.")
     adapt_lr: float = Field(ge=0, description="Step size of the factors before a test.")
     weighting: Weighting = Field(description="l_k: n_k / n, or 1 / S.")
+
+    @model_validator(mode="after")
+    def means_what_it_says(self) -> Config:
+        """Fields that would do nothing are refused."""
+        if self.w_steps == "joint" and self.mask_steps is not None:
+            raise ValueError("mask_steps does nothing with `w_steps: joint`; leave it empty")
+        if self.gate == "none" and (self.penalty or self.threshold is not None):
+            raise ValueError("penalty and threshold do nothing with `gate: none`; leave them 0 and empty")
+        return self
 
 
 class Mask(NamedTuple):
@@ -123,7 +136,7 @@ class Work(NamedTuple):
     alive: Tensor
     size: Tensor  # n_k
     meter: Meter
-    fit: Tensor  # sum of the losses without KL and penalty
+    fit: Tensor  # sum of the batches' mean losses, without KL and penalty
 
 
 class Model(NamedTuple):
@@ -132,6 +145,7 @@ class Model(NamedTuple):
     weights: Params
     factors: Gaussian
     gates: Tensor
+    alive: Tensor
 
 
 def build(config: Config, network: Network) -> Method:
@@ -144,9 +158,10 @@ def build(config: Config, network: Network) -> Method:
         tuple(torch.Size((channels, config.rank)) for shape in shapes.values() for channels in shape[:2]),
     )
     server = OneModel(network, config.weighting)
-    descent = optimiser("sgd", config.lr, config.momentum, config.weight_decay)
-    lr_gate, kl_weight, penalty = (
-        torch.tensor(v, dtype=torch.float64) for v in (config.lr_gate, config.kl_weight, config.penalty)
+    descent = optimiser("sgd", config.lr, config.momentum, config.weight_decay, decays_biases=True)
+    lr_mask, lr_gate, adapt_lr, kl_weight, penalty = (
+        torch.tensor(v, dtype=torch.float64)
+        for v in (config.lr_mask, config.lr_gate, config.adapt_lr, config.kl_weight, config.penalty)
     )
 
     def init(key: Key, population: int) -> Server:
@@ -172,12 +187,14 @@ def build(config: Config, network: Network) -> Method:
         """lambda, `[layer, rank]`."""
         if config.gate == "none":
             return alive
+        # The logistic function by softplus: torch.sigmoid rounds differently at the end of a vector (see softplus).
+        opened = torch.exp(-softplus(-gamma))
         if config.gate == "sigmoid":
-            return torch.sigmoid(gamma) * alive
+            return opened * alive
         # Louizos et al. 2018 without its noise: sigmoid stretched to (-0.1, 1.1) and cut. The first rank is open [C].
         first = torch.arange(config.rank, device=gamma.device) == 0
-        opened = (1.2 * torch.sigmoid(gamma) - 0.1).clamp(0, 1)
-        return torch.where(first, torch.ones_like(opened), opened) * alive
+        cut = (1.2 * opened - 0.1).clamp(0, 1)
+        return torch.where(first, torch.ones_like(cut), cut) * alive
 
     def prior_means(gate: Tensor, alive: Tensor) -> Tensor:
         """1 / sqrt(r_k) for each layer and rank."""
@@ -205,7 +222,7 @@ def build(config: Config, network: Network) -> Method:
         own = Gaussian(torch.where(alive, mu, prior.mu), torch.where(alive, mask.factors.rho, prior.rho))
         return kl(own, prior) if config.kl == "forward" else kl(prior, own)
 
-    def drawn(weights: Params, factors: Gaussian, gate: Tensor, x: Tensor, streams: Tensor) -> Tensor:
+    def outputs(weights: Params, factors: Gaussian, gate: Tensor, alive: Tensor, x: Tensor, key: Key) -> Tensor:
         """Outputs `[draw, sample, class]` of networks with drawn masks."""
         mu, sigma = factors.mu, factors.sigma
         if config.gate_on == "means":
@@ -221,35 +238,30 @@ def build(config: Config, network: Network) -> Method:
             noise = rng.normal(stream, layout.size, mu.dtype)
             parts = unflatten(mu + config.noise_std * sigma * noise, layout)
             masks = {}
-            for layer, own in zip(shapes, gate, strict=True):
-                left = parts[f"{layer}.left"]
-                masks[layer] = LowRank(left * own if config.gate_on == "product" else left, parts[f"{layer}.right"])
+            # Gates on the means leave the noise of a pruned rank, which must go as well.
+            between = gate if config.gate_on == "product" else alive
+            for layer, own in zip(shapes, between, strict=True):
+                masks[layer] = LowRank(parts[f"{layer}.left"] * own, parts[f"{layer}.right"])
             return network.apply(masked(weights, masks), x)
 
         if network.kind == "conv" and x.device.type == "cpu":
             # A draw at a time: side by side, the CPU's convolutions with unequal weights are slower.
-            return torch.stack([forward(stream) for stream in streams])
-        return torch.vmap(forward)(streams)
+            return torch.stack([forward(stream) for stream in rng.streams(key, config.draws)])
+        return torch.vmap(forward)(rng.streams(key, config.draws))
 
-    def streams(key: Key, device: torch.device) -> Tensor:
-        return rng.fold(key, torch.arange(config.draws, device=device))
-
-    def free_energy(weights: Params, mask: Mask, work: Work, batch: Batch, key: Key) -> Tensor:
-        """F_k / n_k on a batch, and the penalty on the gates: Eqs. (4), (5) and appendix B.4."""
+    def free_energy(weights: Params, mask: Mask, work: Work, batch: Batch, key: Key) -> tuple[Tensor, Tensor]:
+        """F_k on a batch (Eqs. 4-6), or F_k / n_k, with the penalty on the gates; and the batch's mean loss."""
         gate = gates(mask.gamma, work.alive)
-        outputs = drawn(weights, mask.factors, gate, batch.x, streams(key, batch.x.device))
-        losses = torch.stack([network.loss(own, batch.y) for own in outputs])
+        drawn_outputs = outputs(weights, mask.factors, gate, work.alive, batch.x, key)
+        losses = torch.stack([network.loss(own, batch.y) for own in drawn_outputs])
         if config.likelihood == "mixture":
             losses = math.log(config.draws) - torch.logsumexp(-losses, 0)
         else:
             losses = losses.mean(0)
         fit = (losses * batch.mask).sum() / batch.mask.sum().clamp_min(1)
-        return fit + complexity(mask, work)
-
-    def complexity(mask: Mask, work: Work) -> Tensor:
-        """What the free energy has besides the data: KL / n_k and the penalty."""
-        gate = gates(mask.gamma, work.alive)
-        return kl_weight * divergence(mask, work) / work.size + penalty * gate.square().sum()
+        each = fit + kl_weight * divergence(mask, work) / work.size
+        total = each * work.size if config.scale == "dataset" else each
+        return total + penalty * gate.square().sum(), fit
 
     def begin(down: Params, client: Client, facts: Facts, key: Key) -> Work:
         factors = client.factors
@@ -260,52 +272,55 @@ def build(config: Config, network: Network) -> Method:
         nothing = torch.zeros_like(meter.loss)
         return Work(down, state, Mask(factors, client.gamma), factors, client.alive, facts.size, meter, nothing)
 
-    def noted(work: Work, loss: Tensor) -> Work:
-        """The step's losses: KL / n_k is so much the larger part that the data's is reported by itself, too."""
-        return work._replace(meter=work.meter.add(loss), fit=work.fit + loss - complexity(work.mask, work))
+    def noted(work: Work, losses: tuple[Tensor, Tensor]) -> Work:
+        """The step's losses: the KL is so much the larger part that the data's is reported by itself, too."""
+        return work._replace(meter=work.meter.add(losses[0]), fit=work.fit + losses[1])
 
-    def moved(mask: Mask, grads: Mask, rate: float) -> Mask:
+    def moved(mask: Mask, grads: Mask, rate: Tensor) -> Mask:
         factors = Gaussian(*(v - rate * g for v, g in zip(mask.factors, grads.factors, strict=True)))
         return Mask(factors, mask.gamma - lr_gate * grads.gamma)
 
-    def mask_step(rate: float) -> Callable[[Work, Batch, Key], Work]:
-        """phi, psi, gamma <- ... - eta grad F_k with W fixed (Algorithm 1, Eqs. 7 and 8)."""
+    def mask_step(rate: Tensor) -> Callable[[Work, Batch, Key], Work]:
+        """phi, psi, gamma <- ... - eta grad F_k with W fixed (Algorithm 1)."""
 
         def step(work: Work, batch: Batch, key: Key) -> Work:
-            def energy(mask: Mask) -> Tensor:
+            def energy(mask: Mask) -> tuple[Tensor, Tensor]:
                 return free_energy(work.weights, mask, work, batch, key)
 
-            grads, loss = grad_and_value(energy, passes=config.draws)(work.mask)
-            return noted(work, loss)._replace(mask=moved(work.mask, grads, rate))
+            grads, losses = gradient(energy)(work.mask)
+            return noted(work, losses)._replace(mask=moved(work.mask, grads, rate))
 
         return step
 
     def w_step(work: Work, batch: Batch, key: Key) -> Work:
-        """W <- W - eta grad_W F_k with the mask fixed (Algorithm 1, Eq. 9)."""
+        """W <- W - eta grad_W F_k with the mask fixed (Algorithm 1)."""
 
-        def energy(weights: Params) -> Tensor:
+        def energy(weights: Params) -> tuple[Tensor, Tensor]:
             return free_energy(weights, work.mask, work, batch, key)
 
-        grads, loss = grad_and_value(energy, passes=config.draws)(work.weights)
+        grads, losses = gradient(energy)(work.weights)
         weights, state = descent.step(work.weights, grads, work.optimiser)
-        return noted(work, loss)._replace(weights=weights, optimiser=state)
+        return noted(work, losses)._replace(weights=weights, optimiser=state)
 
     def joint_step(work: Work, batch: Batch, key: Key) -> Work:
         """Both at once (Table 6)."""
 
-        def energy(both: tuple[Params, Mask]) -> Tensor:
+        def energy(both: tuple[Params, Mask]) -> tuple[Tensor, Tensor]:
             return free_energy(*both, work, batch, key)
 
-        (grads, turn), loss = grad_and_value(energy, passes=config.draws)((work.weights, work.mask))
+        (grads, turn), losses = gradient(energy)((work.weights, work.mask))
         weights, state = descent.step(work.weights, grads, work.optimiser)
-        mask = moved(work.mask, turn, config.lr_mask)
-        return noted(work, loss)._replace(weights=weights, optimiser=state, mask=mask)
+        mask = moved(work.mask, turn, lr_mask)
+        return noted(work, losses)._replace(weights=weights, optimiser=state, mask=mask)
+
+    def gradient(energy: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., tuple[Any, Any]]:
+        return grad_and_value(energy, passes=config.draws, has_aux=True)
 
     def interleaved_step(work: Work, batch: Batch, key: Key) -> Work:
         """Some mask steps and a W step, each on a batch of its own."""
         for number in range(within):
-            work = mask_step(config.lr_mask)(work, _drawn(batch, number), rng.fold(key, number))
-        return w_step(work, _drawn(batch, within), rng.fold(key, within))
+            work = mask_step(lr_mask)(work, drawn(batch, number), rng.fold(key, number))
+        return w_step(work, drawn(batch, within), rng.fold(key, within))
 
     within = config.mask_steps or 1
 
@@ -319,7 +334,7 @@ def build(config: Config, network: Network) -> Method:
         return client, work.weights, work.meter.info() | {"fit": fit} | ranks(alive)
 
     def pruned(work: Work, threshold: float) -> Tensor:
-        """Eq. (10): a rank whose gate is below the threshold is gone for good; the first one stays."""
+        """A rank whose gate is below the threshold is gone for good; the first one stays (Algorithm 1)."""
         stays = gates(work.mask.gamma, work.alive) >= threshold
         first = torch.arange(config.rank, device=stays.device) == 0
         return work.alive * (stays | first)
@@ -329,20 +344,24 @@ def build(config: Config, network: Network) -> Method:
 
     def predict(model: Model, x: Tensor, key: Key) -> Tensor:
         """Softmax outputs of C drawn masks; the evaluation averages them."""
-        return F.softmax(drawn(*model, x, streams(key, x.device)), dim=-1)
+        return F.softmax(outputs(*model, x, key), dim=-1)
 
     some = _some(config.mask_steps)
     phases = {
-        "once": (Phase(mask_step(config.lr_mask), some), Phase(w_step, _some(1))),
-        "as-many": (Phase(mask_step(config.lr_mask), some), Phase(w_step)),
+        "once": (Phase(mask_step(lr_mask), some), Phase(w_step, _some(1))),
+        "as-many": (Phase(mask_step(lr_mask), some), Phase(w_step, some)),
         "interleaved": (Phase(interleaved_step, lambda feed: feed._replace(draws=within + 1)),),
         "joint": (Phase(joint_step),),
     }[config.w_steps]
+    as_in_training = (
+        (lambda feed: feed._replace(amount=within * feed.amount)) if config.w_steps == "interleaved" else some
+    )
 
     def models(work: Work) -> dict[str, Model]:
-        return {"pm": Model(work.weights, work.mask.factors, gates(work.mask.gamma, work.alive))}
+        return {"pm": Model(work.weights, work.mask.factors, gates(work.mask.gamma, work.alive), work.alive)}
 
-    adapted = Visit(begin, (Phase(mask_step(config.adapt_lr), _some(config.adapt_steps or config.mask_steps)),), models)
+    steps = as_in_training if config.adapt_steps is None else _some(config.adapt_steps)
+    adapted = Visit(begin, (Phase(mask_step(adapt_lr), steps),), models)
     return Method(
         init=init,
         join=join,
@@ -374,8 +393,3 @@ def kaiming(weights: Params, key: Key) -> Params:
 def _some(batches: int | None) -> Callable[[Feed], Feed] | None:
     """A feed of so many batches; None leaves the experiment's."""
     return None if batches is None else lambda feed: feed._replace(amount=batches, unit="batches")
-
-
-def _drawn(batch: Batch, number: int) -> Batch:
-    """One of the batches of a step."""
-    return Batch(*(part[number] for part in batch))

@@ -30,7 +30,7 @@ from torch import Tensor
 from fedbayes import optim
 from fedbayes.autodiff import grad_and_value
 from fedbayes.config import MethodConfig
-from fedbayes.federation.contract import Batch, Facts, Feed, Key, Method, Phase, Visit
+from fedbayes.federation.contract import Batch, Facts, Feed, Key, Method, Phase, Visit, drawn
 from fedbayes.models.network import Network
 from fedbayes.parts.average import Weighting
 from fedbayes.parts.one_model import OneModel, Server
@@ -82,11 +82,11 @@ def build(config: Config, network: Network) -> Method:
 
     def step(work: Work, batch: Batch, key: Key) -> Work:
         """Algorithm 1: w' = w - alpha g(w; D); w <- w - beta (I - alpha H(w; D'')) g(w'; D')."""
-        inner, second = _drawn(batch, 0), _drawn(batch, 1)
+        inner, second = drawn(batch, 0), drawn(batch, 1)
         first, _ = gradient(work.weights, inner)
         outer, loss = gradient(optim.sgd(work.weights, first, alpha), second)
         if config.order == "hf":
-            outer = optim.sgd(outer, hessian_times(work.weights, outer, _drawn(batch, 2)), alpha)
+            outer = optim.sgd(outer, hessian_times(work.weights, outer, drawn(batch, 2)), alpha)
         return Work(optim.sgd(work.weights, outer, beta), work.meter.add(loss))
 
     def hessian_times(weights: Params, direction: Params, batch: Batch) -> Params:
@@ -120,8 +120,3 @@ def build(config: Config, network: Network) -> Method:
         common=server.common,
         predict=server.predict,
     )
-
-
-def _drawn(batch: Batch, number: int) -> Batch:
-    """One of the batches of a step."""
-    return Batch(*(part[number] for part in batch))

@@ -51,8 +51,8 @@ def drawn_probabilities(
     model: Gaussian, x: Tensor, key: Key, network: Network, layout: Layout, draws: int, noise_std: float
 ) -> Tensor:
     """Class probabilities `[draw, sample, class]` of some drawn networks."""
-    keys = rng.fold(key, torch.arange(draws, device=x.device))
-    weights = model.mu + model.sigma * noise_std * rng.normal(keys, layout.size, model.mu.dtype)
+    noise = rng.normal(rng.streams(key, draws), layout.size, model.mu.dtype)
+    weights = model.mu + model.sigma * noise_std * noise
 
     def forward(vector: Tensor) -> Tensor:
         return F.softmax(network.apply(plain(unflatten(vector, layout)), x), dim=-1)

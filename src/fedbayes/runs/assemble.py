@@ -11,7 +11,7 @@ import torch
 from fedbayes.config import Execution
 from fedbayes.data.fetch import Dataset, load
 from fedbayes.data.shift_files import shifted
-from fedbayes.data.splits import dataset_samples, read_split_of
+from fedbayes.data.splits import dataset_samples, read_server_samples, read_split_of
 from fedbayes.federation.contract import Feed, Method
 from fedbayes.federation.feed import steps_in
 from fedbayes.federation.inputs import (
@@ -97,7 +97,7 @@ def resident(
 ) -> Resident:
     """The dataset on the device, shifted where the run says so, with the rows of every client."""
     dataset = load(dataset_folder)
-    indices = read_split_of(dataset, split_file)
+    indices, server = read_split_of(dataset, split_file), read_server_samples(split_file)
     inputs = dataset.inputs
     if ("shift" in spec) != (shift_file is not None):
         raise ValueError("a run with a shift needs its file, and no other run may have one")
@@ -114,6 +114,7 @@ def resident(
         device=device,
         augment=crop_and_flip if spec["preprocess"].get("augment") else None,
         whole=dataset_samples(dataset).rows("test") if spec["protocol"].get("gm_tests") == "whole" else None,
+        server=server if len(server) else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""What every split rule has: newcomers, a validation share, and whether a dataset can serve it."""
+"""What every split rule has: newcomers, a validation share, the server's own, and whether a dataset can serve it."""
 
 from __future__ import annotations
 
@@ -37,11 +37,14 @@ class SplitRecord(Record):
     validation: float = Field(
         0.0, ge=0, lt=1, description="Share of each client's training samples set aside for validation, rounded down."
     )
+    server_share: float = Field(
+        0.0, ge=0, lt=1, description="Share of all samples that the server holds, unlabeled, before any are dealt out."
+    )
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # A split without newcomers keeps the name it had before there were any.
-        return {k: v for k, v in handler(self).items() if v or k not in ("newcomers", "validation")}
+        return {k: v for k, v in handler(self).items() if v or k not in ("newcomers", "validation", "server_share")}
 
     @property
     def population(self) -> int | None:

@@ -44,6 +44,8 @@ class JoinedSplit(SplitRecord):
             return "newcomers are all clients of 'new'; the key itself must stay empty"
         if self.trained.validation or self.new.validation:
             return "validation belongs to the joined split, not to its two parts"
+        if self.trained.server_share or self.new.server_share:
+            return "server_share belongs to the joined split, not to its two parts"
         for name, part in (("trained", self.trained), ("new", self.new)):
             if objection := part.objection(facts):
                 return f"{name}: {objection}"

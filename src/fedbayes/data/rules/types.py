@@ -15,7 +15,7 @@ Indices = NDArray[np.int64]
 
 # Second numbers of a stream's path, so that two purposes of one client never share bits. The first number is the client
 # or class; a path of one number alone is a client's order.
-VALIDATION, SHARES, HOLDERS, SIZES, TESTS, ORDER = 1, 2, 3, 4, 5, 6
+VALIDATION, SHARES, HOLDERS, SIZES, TESTS, ORDER, SERVER = 1, 2, 3, 4, 5, 6, 7
 
 
 class Samples(NamedTuple):
@@ -34,6 +34,10 @@ class Samples(NamedTuple):
         """Samples of a part, in the dataset's order."""
         chosen = {"all": np.ones_like(self.is_test), "train": ~self.is_test, "test": self.is_test}[pool]
         return np.flatnonzero(chosen).astype(np.int64)
+
+    def among(self, rows: Indices) -> Samples:
+        """Some of the samples alone."""
+        return Samples(self.labels[rows], self.is_test[rows], None if self.users is None else self.users[rows])
 
     def by_class(self, pool: Pool) -> list[Indices]:
         """Samples of a part, class by class, in the dataset's order."""
