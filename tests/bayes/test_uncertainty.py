@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedbayes.bayes.uncertainty import decompose, summarise
+from fedbayes.bayes.uncertainty import PARTS, decompose, split_up, summarise
 
 
 def test_the_parts_add_up_to_the_covariance_of_the_label() -> None:
@@ -26,3 +26,10 @@ def test_two_draws_by_hand() -> None:
     assert epistemic.abs().max() == 0 and aleatoric[0].tolist() == [[0.1875, -0.1875], [-0.1875, 0.1875]]
     assert summarise(aleatoric, doubtful).trace.tolist() == [0.375]
     assert summarise(aleatoric, doubtful).predicted.tolist() == [0.1875]
+
+
+def test_the_numbers_are_those_of_the_full_matrices() -> None:
+    probs = torch.softmax(torch.randn(5, 7, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)), -1)
+    whole = torch.stack([number for matrix in decompose(probs) for number in summarise(matrix, probs)], -1)
+    torch.testing.assert_close(split_up(probs), whole)
+    assert whole.shape == (7, len(PARTS))

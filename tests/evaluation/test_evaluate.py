@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import toy
+from agreement import preset
 from fedbayes.evaluation import evaluate
 from fedbayes.evaluation.evaluate import Scores, predict_gm, predict_pm, scored, scores
 from fedbayes.federation.loop import Federation, advance, start
@@ -101,3 +102,17 @@ def test_mean_and_worst_client() -> None:
     values = Scores(0.5, [0.2, 0.9, 0.4])
     assert values.scopes("accuracy") == pytest.approx({"pooled": values.pooled, "mean": 0.5, "worst": 0.2})
     assert values.scopes("nll")["worst"] == 0.9
+
+
+def test_uncertainty_is_scored_where_a_model_predicts_by_several_draws() -> None:
+    federation = toy.federation("feduab", preset("feduab", "paper"))
+    predictions = predict_pm(federation, start(federation))
+    found = scored(federation, "pm", predictions)["clean"].metrics
+    # The two parts are the label's variance under the mean prediction, 1 - sum p^2, client by client.
+    for client in range(3):
+        probs = predictions.probs[predictions.clients == client]
+        total = float((1 - probs.square().sum(1)).mean())
+        parts = [found[f"{part}-trace"].clients[client] for part in ("aleatoric", "epistemic")]
+        assert sum(parts) == pytest.approx(total) and min(parts) > 0
+    single = toy.federation()
+    assert "epistemic-trace" not in scored(single, "gm", predict_gm(single, start(single)))["clean"].metrics  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     ("selffl", preset("selffl", "paper"), Cost(W + 2, W + 1, 2 * W + 4, 1)),
     ("bpfed", preset("bpfed", "paper"), Cost(2 * BODY, 2 * BODY, 2 * HEAD, 1)),
     ("feduab", preset("feduab", "paper"), Cost(2 * W, 2 * W, 0, 5)),
-    ("feduab", preset("feduab", "private-head", draws=2), Cost(2 * BODY, 2 * BODY, 2 * HEAD, 2)),
+    ("feduab", preset("feduab", "own-bpfed", draws=2), Cost(2 * BODY, 2 * BODY, 2 * HEAD, 2)),
     # LR-BPFL keeps gates and which ranks are left: 8 for each of two layers. Factors have a
     # row for each channel, 5 + 2 and 3 + 5.
     ("lrbpfl", preset("lrbpfl", "paper"), Cost(W, W, 32, 2 * 4)),

@@ -39,7 +39,7 @@ def test_several_silent_draws_are_one() -> None:
 
 
 def test_silent_with_a_private_head_it_is_fedper() -> None:
-    fields = preset("feduab", "private-head", **(SILENT | {"draws": 1}))
+    fields = preset("feduab", "own-bpfed", **(SILENT | {"draws": 1}))
     ours = toy.after(toy.federation("feduab", fields), 3)
     theirs = toy.after(toy.federation("fedper", preset("fedper", "paper", private_start="common", lr=0.1)), 3)
     assert_same(ours.server.world.mu, theirs.server.shared)
@@ -155,6 +155,6 @@ def test_predictions_scatter_by_sigma_and_not_without_it(prediction: str) -> Non
 
 
 def test_the_private_head_has_no_global_model() -> None:
-    federation = toy.federation("feduab", preset("feduab", "private-head"))
+    federation = toy.federation("feduab", preset("feduab", "own-bpfed"))
     assert federation.method.common is None
     assert set(predict_all(federation, start(federation))) == {"pm"}

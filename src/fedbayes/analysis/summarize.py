@@ -146,9 +146,10 @@ def _last_training(rounds: pd.DataFrame) -> pd.DataFrame:
 
 
 def _from_evaluation(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """`last`, and `best` where the model has a best state; `pm-mean` stands at the best state of `pm`."""
+    """`last`, and `best` where the model has a best state; `pm-mean` and clients' traits stand at the best of `pm`."""
     model = followed_model(rows["model"].iloc[0])
-    for selection, state in (("best", f"best-{model}"), ("last", "last")):
+    kept = f"best-{'pm' if model == TRAITS else model}"
+    for selection, state in (("best", kept), ("last", "last")):
         at = rows[rows["state"] == state]
         # A trait of clients, such as a rank, has a mean and no worst.
         for scope in ("mean",) if model == TRAITS else ("pooled", "mean", "worst"):

@@ -39,8 +39,25 @@ def decompose(probs: Tensor) -> Uncertainty:
     return Uncertainty((torch.diag_embed(probs) - outer).mean(0), (gap.unsqueeze(-1) * gap.unsqueeze(-2)).mean(0))
 
 
+# Columns of `split_up`.
+PARTS = ("aleatoric-trace", "aleatoric-predicted", "epistemic-trace", "epistemic-predicted")
+
+
+def split_up(probs: Tensor) -> Tensor:
+    """Both matrices in numbers, `[sample, part]` by `PARTS`, from the probabilities `[draw, sample, class]`.
+
+    Their diagonals are enough for that, which are all of them that fits into memory for many samples and classes.
+    """
+    mean = predictive(probs)
+    diagonals = predictive(probs - probs**2), predictive((probs - mean) ** 2)
+    return torch.stack([number for diagonal in diagonals for number in _numbers(diagonal, mean)], -1)
+
+
 def summarise(matrix: Tensor, probs: Tensor) -> Summary:
     """Trace and predicted-class entry of a matrix `[sample, class, class]`; `probs` `[draw, sample, class]`."""
-    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-    top = predictive(probs).argmax(-1, keepdim=True)
+    return _numbers(matrix.diagonal(dim1=-2, dim2=-1), predictive(probs))
+
+
+def _numbers(diagonal: Tensor, mean: Tensor) -> Summary:
+    top = mean.argmax(-1, keepdim=True)
     return Summary(diagonal.sum(-1), diagonal.gather(-1, top).squeeze(-1))

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedbayes.bayes.uncertainty import predictive
+from fedbayes.bayes.calibration import group_mean
+from fedbayes.bayes.uncertainty import PARTS, predictive, split_up
 from fedbayes.evaluation.metrics import HIGHER_IS_BETTER, METRICS
 from fedbayes.federation import rng, trees
 from fedbayes.federation.cohort import Guests, Outcome, visit_all
@@ -28,6 +29,7 @@ class Predictions(NamedTuple):
     probs: Tensor  # [sample, class]
     labels: Tensor  # [sample]
     clients: Tensor  # [sample]: whose test set it belongs to
+    uncertainty: Tensor  # [sample, part] by `uncertainty.PARTS`; no columns where a model predicts by one draw
 
 
 class Scores(NamedTuple):
@@ -172,22 +174,29 @@ def _asked(predictions: Predictions, clients: Sequence[int]) -> bool:
 
 
 def scores(predictions: Predictions, clients: Sequence[int]) -> dict[str, Scores]:
-    """Every metric, pooled over some clients and for each of them."""
+    """Every metric, and the parts of the uncertainty, pooled over some clients and for each of them."""
     chosen = torch.tensor(clients, device=predictions.clients.device)
-    probs, labels, owners = (part[torch.isin(predictions.clients, chosen)] for part in predictions)
+    asked = torch.isin(predictions.clients, chosen)
+    probs, labels, owners, parts = (part[asked] for part in predictions)
     # The place of an owner among the chosen clients, who stand in ascending order.
     own = torch.searchsorted(chosen, owners)
     together = torch.zeros_like(own)
-    return {
+    found = {
         name: Scores(float(metric(probs, labels, together, 1)), metric(probs, labels, own, len(clients)).tolist())
         for name, metric in METRICS.items()
     }
+    for name, column in zip(PARTS, parts.unbind(1), strict=False):
+        each = group_mean(column, own, len(clients)).tolist()
+        found[name] = Scores(float(group_mean(column, together, 1)), each)
+    return found
 
 
 def _probabilities(
     federation: Federation, model: Model, clients: range, stacked: bool, round_: int, shards: Shards
 ) -> Tensor:
     """Probabilities `[client, largest, class]` of some clients' test samples, block by block, clients side by side.
+
+    Behind the classes stand the parts of the uncertainty, where predictions are of several draws.
 
     Args:
         federation: whose data and method.
@@ -212,9 +221,15 @@ def _probabilities(
             for block, begin in enumerate(range(0, largest, BLOCK)):
                 x = data.tests(shards, slice(group.start, group.stop), slice(begin, begin + BLOCK))
                 drawn = run(own, x, rng.fold(keys[first : first + size], block))
-                blocks.append(predictive(drawn, draws=1))
+                blocks.append(_together(drawn))
             parts.append(torch.cat(blocks, 1))
     return torch.cat(parts)
+
+
+def _together(drawn: Tensor) -> Tensor:
+    """What draws `[client, draw, sample, class]` predict together, and how uncertain they are."""
+    probs = predictive(drawn, draws=1)
+    return probs if drawn.shape[1] == 1 else torch.cat([probs, torch.vmap(split_up)(drawn)], -1)
 
 
 def _gathered(federation: Federation, parts: list[Tensor], shards: Shards, clients: Sequence[int]) -> Predictions:
@@ -223,4 +238,6 @@ def _gathered(federation: Federation, parts: list[Tensor], shards: Shards, clien
     ids = torch.tensor(clients, device=data.device)
     held = torch.arange(largest, device=data.device) < shards.sizes[ids, None]
     owners = ids[:, None].expand(-1, largest)
-    return Predictions(torch.cat(parts)[held], data.labels[shards.rows[ids]][held], owners[held])
+    found = torch.cat(parts)[held]
+    probs, uncertainty = found[:, : data.classes], found[:, data.classes :]
+    return Predictions(probs, data.labels[shards.rows[ids]][held], owners[held], uncertainty)

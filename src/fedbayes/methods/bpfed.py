@@ -22,16 +22,17 @@ Deviations: [P] is the text, [C] the second author's code hyLiu1994/BPFedMePD@7b
        `kl_weight`.
     5. Noise: standard normal [P]; standard deviation 0.001 [C] -> `noise_std`.
     6. q begins a round at (own head, broadcast body) [P]; it is never overwritten, not even its body [C]
-       -> `personal_start`. Tested is q, right after the broadcast; beside it the mean weights (`pm-mean`) and
-       `pm-localized`, the copy with the broadcast body, which [C] calls global.
+       -> `personal_start`. Tested right after the broadcast is q, or its mean weights, or the copy with the broadcast
+       body, which [C] calls global -> `predictor`. The others are evaluated beside it, as `pm-drawn`, `pm-mean` and
+       `pm-localized`.
     7. Steps of q a batch: 1 [P], 5 [C] -> `inner_steps`. Adam in both; its moments live as long as the client [C], or a
        round (not said in [P]) -> `optimiser_state`.
     8. The server averages mu and sigma with 1 / S [P], mu and rho with n_i / n [C] -> `average`, `weighting`. [C]
        averages heads as well, and sends none: here they stay.
     9. A newcomer trains its head's Gaussian on the frozen body (Figs. 7-9).
 
-Reduces to: FedPer with the same optimiser when noise_std and kl_weight are 0, inner_steps is 1, the likelihood is the
-mean and the reading `alternating`.
+Reduces to: FedPer with the same optimiser and weighting when noise_std and kl_weight are 0, inner_steps is 1, the
+likelihood is the mean, the reading `alternating`, and q begins at the broadcast.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor
 
 from fedbayes.bayes.aggregation import Aggregation, aggregate
@@ -80,6 +81,16 @@ class Config(MethodConfig):
     initial_rho: float = Field(description="Mean of rho at the start.")
     initial_rho_std: float = Field(ge=0, description="Its standard deviation.")
     test_draws: PositiveInt = Field(description="Weight samples a prediction averages over.")
+    predictor: Literal["drawn", "mean", "localized"] = Field(
+        description="The personal model: draws of q, its mean weights, or the copy."
+    )
+
+    @model_validator(mode="after")
+    def means_what_it_says(self) -> Config:
+        """A copy that is no other model cannot be a prior that moves beside it."""
+        if self.prior == "moving" and self.reading == "alternating":
+            raise ValueError("`prior: moving` needs a copy that moves by itself, `reading: localized`")
+        return self
 
 
 class Server(NamedTuple):
@@ -172,7 +183,7 @@ def build(config: Config, network: Network) -> Method:
     def prior_of(work: Work) -> Spread:
         if config.prior == "fixed":
             return Spread(torch.zeros_like(work.q.mu), torch.full_like(work.q.mu, config.initial_mu_std))
-        gaussian = work.bar if config.prior == "moving" and config.reading == "localized" else work.prior
+        gaussian = work.bar if config.prior == "moving" else work.prior
         return Spread(gaussian.mu, gaussian.sigma)
 
     def pulled(q: Spread, p: Spread) -> Spread:
@@ -205,7 +216,9 @@ def build(config: Config, network: Network) -> Method:
         return server._replace(body=aggregate(up, shares(cohort, config.weighting, up.mu.dtype), config.average))
 
     def models(work: Work) -> dict[str, Gaussian]:
-        return {"pm": work.q, "pm-mean": point(work.q.mu), "pm-localized": work.bar}
+        found = {"drawn": work.q, "mean": point(work.q.mu), "localized": work.bar}
+        others = {f"pm-{name}": model for name, model in found.items() if name != config.predictor}
+        return {"pm": found[config.predictor]} | others
 
     everywhere = torch.ones(layout.size, dtype=dtype)
     return Method(

@@ -17,8 +17,8 @@ Deviations: [P] is the text, [C] the authors' code lpf111222/FedUAB@a8b7975; con
     3. A draw's mean cross-entropy is cut at 100, where its gradient vanishes [C] -> `loss_bound`.
     4. rho of the merged Gaussian is found without the loss of digits that log(exp(sigma) - 1) has in float32 [C].
     5. Ablations that [P] promises and does not show are fields: `aggregation`, `prior`, `variance_reduction`, `draws`.
-    6. FedUAB's "pFedBayes" (preset `averaged-rho`) averages mu and rho and has H = 1: not the ICML method of that name.
-       Its "BPFed" (preset `private-head`) keeps the last layer's Gaussian at the client, whose prior is what it was:
+    6. FedUAB's "pFedBayes" (preset `own-pfedbayes`) averages mu and rho and has H = 1: not the ICML method.
+       Its "BPFed" (preset `own-bpfed`) keeps the last layer's Gaussian at the client, whose prior is what it was:
        not the method of BPFed's paper. [C] does not have it; the loss is FedUAB's.
     7. The personal model is the global one after one more local visit, for newcomers too [C].
 
