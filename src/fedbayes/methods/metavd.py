@@ -19,7 +19,7 @@ LR-BPFL says of MetaVD; [D] is ours.
     3. KL: the mean of $\frac12 \log(1 + w^2/e^a)$ over the stochastic weights, without a gradient in w [C]; where there
        are several layers, over the weights of all of them [D].
     4. The weight of the KL term: [C] has one cycle with a sigmoid ramp over the first 2 % of the rounds, its scheduler
-       by default four cycles with linear ramps over half of each -> `cycle`, `ramp`, `ramp_shape`, in rounds [D].
+       by default four cycles with ramps over half of each -> `cycle`, `ramp`, `ramp_shape`, in rounds [D].
     5. The loss of a step is that of the mean of the draws' logits [C]; `expected` is the mean of the draws' losses, the
        usual bound [D] -> `likelihood`.
     6. Log-variances are cut from below wherever they are used [C], where their gradient vanishes -> `floor`. Its cut
@@ -30,7 +30,7 @@ LR-BPFL says of MetaVD; [D] is ours.
     8. Testing, a client takes a step on a training batch and predicts with mean weights [C]. The step begins with the
        client's own variance [D], or with one for all [C] -> `adapt_from`. A newcomer's embedding was never trained:
        always the one for all [C].
-    9. Initial weights are the network's own; [C] draws them with Xavier's variance.
+    9. Initial weights are the network's own; [C] draws most of them with Xavier's variance.
 
 Reduces to: FedAvg with noise_std 0, beta 0, server_lr 1, momentum 0, no clip and equal variances (embedding_std 0).
 """
