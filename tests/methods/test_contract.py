@@ -43,6 +43,8 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "lrbpfl": {"noise_std": 0.0, "initial_mu_std": 0.0, "initial_rho_std": 0.0},
     "fedbe": {"samples": 0},
     "fedper": {"private_start": "common"},
+    # Embeddings are drawn for a client's number as noise is.
+    "metavd": {"noise_std": 0.0, "embedding_std": 0.0},
 }
 
 
@@ -127,6 +129,7 @@ CENTRAL: dict[str, dict[str, Any]] = {
     "heurfedamp": {"lr": 0.1, "lam": 0.0},
     "fedamp": {"lr": 0.1, "lam": 0.0},
     "selffl": {"lr": 0.1, "gradient": "mean"},
+    "metavd": {"lr": 0.1, "noise_std": 0.0, "beta": 0.0, "server_lr": 1.0, "momentum": 0.0},
 }
 
 

@@ -59,6 +59,9 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     # row for each channel, 5 + 2 and 3 + 5.
     ("lrbpfl", preset("lrbpfl", "paper"), Cost(W, W, 32, 2 * 4)),
     ("lrbpfl", preset("lrbpfl", "joint", masks="kept"), Cost(W, W, 32 + 2 * 8 * 15, 4)),
+    # MetaVD sends the log-variances of the stochastic weights along: those of the hidden layer, or all but biases.
+    ("metavd", preset("metavd", "reference"), Cost(W + 10, W + 10, 0, 3)),
+    ("metavd", preset("metavd", "all-layers"), Cost(2 * W - 8, 2 * W - 8, 0, 3)),
     ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),
     ("pfedbayes", preset("pfedbayes", "reference"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
     ("pfedbayes", preset("pfedbayes", "paper", draws=3), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 3)),
