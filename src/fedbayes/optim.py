@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from fedbayes.tensors import Params
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 
 
-# By name: an AdamState, or a velocity; nothing where an optimiser keeps nothing.
+# By name: the state of Adam or AMSGrad, or a velocity; nothing where an optimiser keeps nothing.
 OptimiserState = dict[str, Any]
 
 
@@ -63,26 +63,60 @@ def adam(vector: Tensor, grad: Tensor, state: AdamState, lr: Tensor) -> tuple[Te
     return moved, AdamState(first, second, first_correction, second_correction)
 
 
+class AmsgradState(NamedTuple):
+    """Adam's state, and the largest second moment so far with the bias it had then, as torch.optim keeps it."""
+
+    adam: AdamState
+    largest: Tensor
+
+
+def amsgrad_start(vector: Tensor) -> AmsgradState:
+    """The state before the first step."""
+    return AmsgradState(adam_start(vector), torch.zeros_like(vector))
+
+
+def amsgrad(vector: Tensor, grad: Tensor, state: AmsgradState, lr: Tensor) -> tuple[Tensor, AmsgradState]:
+    r"""One step of Adam whose second moment never falls (Reddi, Kale, Kumar 2018, Algorithm 2).
+
+    $v^{\max} \leftarrow \max(v^{\max}, v)$,
+    $w \leftarrow w - \eta\, \hat m / (\sqrt{v^{\max} / (1 - \beta_2^t)} + \epsilon)$, as torch.optim.Adam has it.
+    """
+    _, new = adam(vector, grad, state.adam, lr)
+    largest = torch.maximum(state.largest, new.second * new.second_correction)
+    moved = vector - lr * new.first / ((largest / new.second_correction).sqrt() + EPSILON)
+    return moved, AmsgradState(new, largest)
+
+
+class Step(Protocol):
+    """One step: weights, their gradients, the state, and a factor of the step size where it changes along a run."""
+
+    def __call__(
+        self, params: Params, grads: Params, state: OptimiserState, scale: Tensor | None = None
+    ) -> tuple[Params, OptimiserState]:
+        """The weights after the step, and the new state."""
+        ...
+
+
 class Optimiser(NamedTuple):
     """A way to descend on weights by name; its state is a tree of tensors, so a client may keep it or not."""
 
     start: Callable[[Params], OptimiserState]
-    step: Callable[[Params, Params, OptimiserState], tuple[Params, OptimiserState]]
+    step: Step
 
 
 def optimiser(
-    kind: Literal["sgd", "adam"], lr: float, momentum_decay: float = 0.0, weight_decay: float = 0.0
+    kind: Literal["sgd", "adam", "amsgrad"], lr: float, momentum_decay: float = 0.0, weight_decay: float = 0.0
 ) -> Optimiser:
-    """SGD with momentum, or Adam.
+    """SGD with momentum, Adam, or AMSGrad.
 
     Args:
-        kind: which of the two.
+        kind: which of them.
         lr: step size.
         momentum_decay: of SGD's velocity; 0 for none.
         weight_decay: L2 pull towards 0, on weights and not on biases (FedRep's code); added to the gradient.
     """
     # 0-dim tensors, not Python numbers: a compiled step then serves every learning rate.
-    rate, decay, pull = (torch.tensor(v, dtype=torch.float64) for v in (lr, momentum_decay, weight_decay))
+    base, decay, pull = (torch.tensor(v, dtype=torch.float64) for v in (lr, momentum_decay, weight_decay))
 
     def pulled(params: Params, grads: Params) -> Params:
         if not weight_decay:
@@ -90,14 +124,19 @@ def optimiser(
         return {n: g + pull * params[n] if n.endswith(".weight") else g for n, g in grads.items()}
 
     def start(params: Params) -> OptimiserState:
-        if kind == "adam":
-            return {name: adam_start(w) for name, w in params.items()}
+        if kind != "sgd":
+            first = adam_start if kind == "adam" else amsgrad_start
+            return {name: first(w) for name, w in params.items()}
         return {name: torch.zeros_like(w) for name, w in params.items()} if momentum_decay else {}
 
-    def step(params: Params, grads: Params, state: OptimiserState) -> tuple[Params, OptimiserState]:
+    def step(
+        params: Params, grads: Params, state: OptimiserState, scale: Tensor | None = None
+    ) -> tuple[Params, OptimiserState]:
         slopes = pulled(params, grads)
-        if kind == "adam":
-            both = {name: adam(params[name], slopes[name], state[name], rate) for name in params}
+        rate = base if scale is None else base * scale
+        if kind != "sgd":
+            one: Callable[..., tuple[Tensor, Any]] = adam if kind == "adam" else amsgrad
+            both = {name: one(params[name], slopes[name], state[name], rate) for name in params}
             return {name: moved for name, (moved, _) in both.items()}, {name: new for name, (_, new) in both.items()}
         velocity = momentum(state, slopes, decay) if momentum_decay else {}
         return sgd(params, velocity or slopes, rate), velocity
