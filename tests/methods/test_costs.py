@@ -58,6 +58,8 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     # row for each channel, 5 + 2 and 3 + 5.
     ("lrbpfl", preset("lrbpfl", "paper"), Cost(W, W, 32, 2 * 4)),
     ("lrbpfl", preset("lrbpfl", "joint", masks="kept"), Cost(W, W, 32 + 2 * 8 * 15, 4)),
+    # PFNM uploads the samples of each class beside the network.
+    ("pfnm", preset("pfnm", "paper"), Cost(W, W + toy.CLASSES, 0, 1)),
     ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),
     ("pfedbayes", preset("pfedbayes", "reference"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
     ("pfedbayes", preset("pfedbayes", "paper", draws=3), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 3)),
