@@ -20,8 +20,9 @@ Deviations: [C] is IBM/probabilistic-federated-neural-matching@f44cf42, [D] our 
        orders are random; they are drawn for clients sorted by class counts, so that their numbers play no part [D].
     5. A client that is not in a round counts with its last upload and assignment, and J is the number of clients that
        have uploaded [D]; in [C] all are in every round.
-    6. The pull is towards 0 in the first round, then towards the weights received, not on biases; it is multiplied by
-       `reg_decay` from round to round, like the step size by `lr_decay`, from the third round on [C].
+    6. The pull is towards 0 in the first round, then towards the weights received; it is multiplied by `reg_decay` from
+       round to round, like the step size by `lr_decay`, from the third round on [C]. Biases are free; [C] pulls them in
+       the first round.
     7. Clients begin as draws of their own [C], or as one -> `start`.
     8. Once there are global neurons, a client without an assignment gets those that most clients have, which is the
        process's own guess [D].
