@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -12,9 +12,11 @@ from fedbayes.tensors import Params
 
 # Adam's constants: the defaults of torch.optim.Adam, which every paper here uses.
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+# The default of torch.optim.RMSprop.
+RMSPROP_ALPHA = 0.99
 
 
-# By name: an AdamState, or a velocity; nothing where an optimiser keeps nothing.
+# By name: the state of Adam or AMSGrad, or a velocity; nothing where an optimiser keeps nothing.
 OptimiserState = dict[str, Any]
 
 
@@ -63,31 +65,82 @@ def adam(vector: Tensor, grad: Tensor, state: AdamState, lr: Tensor) -> tuple[Te
     return moved, AdamState(first, second, first_correction, second_correction)
 
 
+class AmsgradState(NamedTuple):
+    """Adam's state, and the largest second moment so far with the bias it had then, as torch.optim keeps it."""
+
+    adam: AdamState
+    largest: Tensor
+
+
+def amsgrad_start(vector: Tensor) -> AmsgradState:
+    """The state before the first step."""
+    return AmsgradState(adam_start(vector), torch.zeros_like(vector))
+
+
+def amsgrad(vector: Tensor, grad: Tensor, state: AmsgradState, lr: Tensor) -> tuple[Tensor, AmsgradState]:
+    r"""One step of Adam whose second moment never falls (Reddi, Kale, Kumar 2018, Algorithm 2).
+
+    $v^{\max} \leftarrow \max(v^{\max}, v)$,
+    $w \leftarrow w - \eta\, \hat m / (\sqrt{v^{\max} / (1 - \beta_2^t)} + \epsilon)$, as torch.optim.Adam has it.
+    """
+    _, new = adam(vector, grad, state.adam, lr)
+    largest = torch.maximum(state.largest, new.second * new.second_correction)
+    moved = vector - lr * new.first / ((largest / new.second_correction).sqrt() + EPSILON)
+    return moved, AmsgradState(new, largest)
+
+
+def rmsprop(vector: Tensor, grad: Tensor, state: Tensor, lr: Tensor) -> tuple[Tensor, Tensor]:
+    r"""One step of RMSprop as torch.optim has it.
+
+    $v \leftarrow \alpha v + (1-\alpha) g^2$, $w \leftarrow w - \eta g / (\sqrt v + \epsilon)$ with $\alpha = 0.99$.
+    """
+    second = RMSPROP_ALPHA * state + (1 - RMSPROP_ALPHA) * grad * grad
+    return vector - lr * grad / (second.sqrt() + EPSILON), second
+
+
+# How each of them begins and steps on one vector.
+ADAPTIVE: dict[str, tuple[Callable[[Tensor], Any], Callable[..., tuple[Tensor, Any]]]] = {
+    "adam": (adam_start, adam),
+    "amsgrad": (amsgrad_start, amsgrad),
+    "rmsprop": (torch.zeros_like, rmsprop),
+}
+
+
+class Step(Protocol):
+    """One step: weights, their gradients, the state, and a factor of the step size where it changes along a run."""
+
+    def __call__(
+        self, params: Params, grads: Params, state: OptimiserState, scale: Tensor | None = None
+    ) -> tuple[Params, OptimiserState]:
+        """The weights after the step, and the new state."""
+        ...
+
+
 class Optimiser(NamedTuple):
     """A way to descend on weights by name; its state is a tree of tensors, so a client may keep it or not."""
 
     start: Callable[[Params], OptimiserState]
-    step: Callable[[Params, Params, OptimiserState], tuple[Params, OptimiserState]]
+    step: Step
 
 
 def optimiser(
-    kind: Literal["sgd", "adam"],
+    kind: Literal["sgd", "adam", "amsgrad", "rmsprop"],
     lr: float,
     momentum_decay: float = 0.0,
     weight_decay: float = 0.0,
     decays_biases: bool = False,
 ) -> Optimiser:
-    """SGD with momentum, or Adam.
+    """SGD with momentum, Adam, AMSGrad, or RMSprop.
 
     Args:
-        kind: which of the two.
+        kind: which of them.
         lr: step size.
         momentum_decay: of SGD's velocity; 0 for none.
         weight_decay: L2 pull towards 0, added to the gradient.
         decays_biases: whether biases are pulled too, as torch.optim does unless told otherwise; FedRep's code does not.
     """
     # 0-dim tensors, not Python numbers: a compiled step then serves every learning rate.
-    rate, decay, pull = (torch.tensor(v, dtype=torch.float64) for v in (lr, momentum_decay, weight_decay))
+    base, decay, pull = (torch.tensor(v, dtype=torch.float64) for v in (lr, momentum_decay, weight_decay))
 
     def pulled(params: Params, grads: Params) -> Params:
         if not weight_decay:
@@ -95,14 +148,17 @@ def optimiser(
         return {n: g + pull * params[n] if decays_biases or n.endswith(".weight") else g for n, g in grads.items()}
 
     def start(params: Params) -> OptimiserState:
-        if kind == "adam":
-            return {name: adam_start(w) for name, w in params.items()}
+        if kind != "sgd":
+            return {name: ADAPTIVE[kind][0](w) for name, w in params.items()}
         return {name: torch.zeros_like(w) for name, w in params.items()} if momentum_decay else {}
 
-    def step(params: Params, grads: Params, state: OptimiserState) -> tuple[Params, OptimiserState]:
+    def step(
+        params: Params, grads: Params, state: OptimiserState, scale: Tensor | None = None
+    ) -> tuple[Params, OptimiserState]:
         slopes = pulled(params, grads)
-        if kind == "adam":
-            both = {name: adam(params[name], slopes[name], state[name], rate) for name in params}
+        rate = base if scale is None else base * scale
+        if kind != "sgd":
+            both = {name: ADAPTIVE[kind][1](params[name], slopes[name], state[name], rate) for name in params}
             return {name: moved for name, (moved, _) in both.items()}, {name: new for name, (_, new) in both.items()}
         velocity = momentum(state, slopes, decay) if momentum_decay else {}
         return sgd(params, velocity or slopes, rate), velocity

@@ -45,6 +45,7 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "fedper": {"private_start": "common"},
     # Embeddings are drawn for a client's number as noise is.
     "metavd": {"noise_std": 0.0, "embedding_std": 0.0},
+    "pfnm": {"start": "common"},
 }
 
 

@@ -62,6 +62,8 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     # MetaVD sends the log-variances of the stochastic weights along: those of the hidden layer, or all but biases.
     ("metavd", preset("metavd", "reference"), Cost(W + 10, W + 10, 0, 3)),
     ("metavd", preset("metavd", "all-layers"), Cost(2 * W - 8, 2 * W - 8, 0, 3)),
+    # PFNM uploads the samples of each class beside the network.
+    ("pfnm", preset("pfnm", "paper"), Cost(W, W + toy.CLASSES, 0, 1)),
     ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),
     ("pfedbayes", preset("pfedbayes", "reference"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
     ("pfedbayes", preset("pfedbayes", "paper", draws=3), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 3)),
