@@ -42,6 +42,7 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "bpfed": {"noise_std": 0.0},
     "lrbpfl": {"noise_std": 0.0, "initial_mu_std": 0.0, "initial_rho_std": 0.0},
     "fedbe": {"samples": 0},
+    "fedpop": {"noise_std": 0.0},
     "fedper": {"private_start": "common"},
     # Embeddings are drawn for a client's number as noise is.
     "metavd": {"noise_std": 0.0, "embedding_std": 0.0},

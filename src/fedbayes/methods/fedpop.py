@@ -1,0 +1,329 @@
+r"""FedPop: a shared body by stochastic approximation, and a Langevin chain over each client's own head.
+
+Paper: Kotelevskii, Vono, Durmus, Moulines, "FedPop: A Bayesian Approach for Personalised Federated Learning", NeurIPS
+2022, arXiv:2206.03611; its algorithm for stateful clients is called FedSOUL in BPFed's tables.
+
+Idea: heads $z_i$ come from a common prior $p(z | \beta)$, and the body $\phi$ is a parameter. The expectation step of
+EM has no closed form, so each client runs a Markov chain on its head; the server steps $\phi$ and $\beta$ along
+gradients averaged over the chain.
+
+Notation: $z_i$ -> `Client.heads`, the last ones of the chain; $\phi$ -> `Server.body`; $\beta$ -> `Server.prior`;
+$M$ -> `steps`; burn-in -> `burn_in`; $\gamma$ -> `step_size`; $N$, $S$ -> all clients and those of a round.
+
+Deviations: [P] is the text, [C] the authors' code nkotelevskii/FedPop@5980bfe, [B] BPFed's code.
+    1. Chain: $z \leftarrow z - \gamma \nabla U(z) + \sqrt{2\gamma}\,\xi$ with
+       $U = -\log p(z|\beta) - \log p(D_i | z, \phi)$ [P]; Adam on U without noise, which samples nothing [C]; a
+       mean-field Gaussian over the head, trained by backprop [B] -> `personal`.
+    2. Shared steps: the server's, $\phi \leftarrow \phi - \eta \frac{N}{S} \sum_i \bar g_i$ [P]; steps of RMSprop at
+       client after client [C]: with `shared: local` a client steps $\phi$ itself and the server averages what comes
+       back, so that one client a round (training.clients_per_round: 1) is [C]'s order. RMSprop's state travels along.
+    3. The prior's mean and one standard deviation are learnt [P]; N(0, 1) for ever [C, B] -> `prior`.
+    4. A step sees all of a client's data [C] or a batch, scaled to all [D] -> `data`.
+    5. Predictions average over the last heads of a client's chain [P]; the last one alone [C] -> `heads`.
+    6. Step sizes of [P] are not known to us; `step_size` and `lr` of preset `paper` are ours.
+    7. A newcomer runs a chain of its own on the body as it is.
+
+A visit reports the step size and, for the Langevin chain, the effective number of its samples behind the burn-in:
+$n (1 - r) / (1 + r)$ with the lag-one autocorrelation $r$, the mean over the head's numbers.
+
+Reduces to: gradient descent of the body on the sum of all clients' losses when step_size is 0, steps 1, burn_in 0,
+prior_weight 0, shared `server`, data `full`, prior `fixed` and all clients take part.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from torch import Tensor
+from torch.nn import functional as F
+
+from fedbayes.autodiff import grad_and_value
+from fedbayes.bayes.flat import flatten, layout_of, unflatten
+from fedbayes.bayes.gaussian import Gaussian, inverse_softplus, kl, slope, softplus
+from fedbayes.bayes.layers import plain
+from fedbayes.config import MethodConfig
+from fedbayes.federation import rng
+from fedbayes.federation.contract import Batch, Cohort, Facts, Feed, Key, Method, Phase, Visit
+from fedbayes.models.network import Network
+from fedbayes.optim import OptimiserState, optimiser
+from fedbayes.parts.average import shares, weighted_mean
+from fedbayes.parts.sharing import part, sharing
+from fedbayes.parts.weights import Meter, dtype_of, new_meter
+from fedbayes.tensors import Params
+
+# rho of a Gaussian head at the start [B].
+INITIAL_RHO = -3.0
+
+
+class Config(MethodConfig):
+    """Fields of FedPop."""
+
+    personal: Literal["langevin", "adam", "mean-field"] = Field(description="What happens to a head.")
+    step_size: float = Field(ge=0, description="gamma of the chain, or the step size of Adam.")
+    steps: PositiveInt = Field(description="M, steps of a visit.")
+    burn_in: NonNegativeInt = Field(description="Steps before the shared part looks at the head.")
+    data: Literal["full", "batches"] = Field(description="All of a client's data in each step, or a scaled batch.")
+    likelihood: Literal["sum", "mean"] = Field(description="Log-likelihood of all samples, or their mean.")
+    prior: Literal["learned", "fixed"] = Field(description="Prior of the heads: learned, or N(0, prior_std^2).")
+    prior_std: float = Field(gt=0, description="Its standard deviation, at the start.")
+    prior_weight: float = Field(ge=0, description="Weight of the prior, or of KL(q || prior), in a head's loss.")
+    shared: Literal["server", "local"] = Field(description="Who steps the body: the server, or clients before a mean.")
+    shared_optimiser: Literal["sgd", "rmsprop", "adam"] = Field(description="Of the body's steps at a client.")
+    lr: float = Field(ge=0, description="Step size of the body.")
+    lr_prior: float = Field(ge=0, description="Step size of the prior.")
+    heads: PositiveInt = Field(description="Last heads of the chain that a prediction averages over.")
+    noise_std: float = Field(ge=0, description="Spread of the chain's noise, or of the Gaussian's.")
+
+    @model_validator(mode="after")
+    def fits_together(self) -> Config:
+        """A chain must outlast its burn-in, and a Gaussian has no chain."""
+        if self.burn_in >= self.steps:
+            raise ValueError(f"burn_in: found {self.burn_in}; expected less than the {self.steps} steps")
+        if self.personal == "mean-field" and (self.shared == "server" or self.prior == "learned"):
+            raise ValueError("`personal: mean-field` goes with `shared: local` and `prior: fixed`, as BPFed runs it")
+        return self
+
+
+class Prior(NamedTuple):
+    """N(mu, sigma^2) over heads, one sigma for all numbers; sigma by its rho."""
+
+    mu: Tensor
+    rho: Tensor
+
+
+class Server(NamedTuple):
+    """The body, the optimiser's state of `shared: local`, the prior, and the head that clients begin with."""
+
+    body: Params
+    optimiser: OptimiserState
+    prior: Prior
+    head: Tensor
+
+
+class Down(NamedTuple):
+    """What a client is sent."""
+
+    body: Params
+    optimiser: OptimiserState
+    prior: Prior
+
+
+class Up(NamedTuple):
+    """What a client sends: mean gradients of body and prior (`server`), or the body and its optimiser's state."""
+
+    body: Params
+    optimiser: OptimiserState
+    prior: Prior
+
+
+class Client(NamedTuple):
+    """The last heads of the chain `[head, number]`; of a Gaussian its mu and rho."""
+
+    heads: Tensor
+
+
+class Trail(NamedTuple):
+    """The chain behind its burn-in in sums: of its heads, of their squares, of neighbours' products; and its ends."""
+
+    length: Tensor
+    first: Tensor
+    second: Tensor
+    lagged: Tensor
+    oldest: Tensor
+    newest: Tensor
+
+
+class Work(NamedTuple):
+    """A visit in progress."""
+
+    heads: Tensor
+    head_state: OptimiserState
+    body: Params
+    body_state: OptimiserState
+    slope: Params  # sum of the body's gradients
+    prior: Prior
+    trail: Trail
+    size: Tensor
+    meter: Meter
+
+
+def build(config: Config, network: Network) -> Method:
+    """FedPop for a network."""
+    weights = network.init(torch.Generator().manual_seed(0))
+    names = tuple(weights)
+    roles = sharing(network, names, "body")
+    layout = layout_of(part(weights, roles.private))
+    gamma, lr, lr_prior, prior_weight = (
+        torch.tensor(v, dtype=torch.float64)
+        for v in (config.step_size, config.lr, config.lr_prior, config.prior_weight)
+    )
+    on_body = optimiser(config.shared_optimiser, config.lr)
+    on_head = optimiser("adam", config.step_size)
+
+    def init(key: Key, population: int) -> Server:
+        start = network.init(rng.generator(key))
+        body, head = part(start, roles.shared), flatten(part(start, roles.private))
+        rho = inverse_softplus(head.new_tensor(config.prior_std))
+        state = on_body.start(body) if config.shared == "local" else {}
+        return Server(body, state, Prior(torch.zeros_like(head), rho), head)
+
+    def join(server: Server, facts: Facts, key: Key) -> Client:
+        if config.personal == "mean-field":
+            return Client(torch.stack([server.head, torch.full_like(server.head, INITIAL_RHO)]))
+        return Client(server.head.expand(config.heads, -1).clone())
+
+    def send(server: Server, client: Tensor) -> Down:
+        return Down(server.body, server.optimiser, server.prior)
+
+    def begin(down: Down, client: Client, facts: Facts, key: Key) -> Work:
+        last = client.heads[-1]
+        nothing = torch.zeros_like(last)
+        trail = Trail(torch.zeros_like(facts.size), *[nothing] * 5)
+        head_state = on_head.start(_named(client.heads)) if config.personal != "langevin" else {}
+        sums = {n: torch.zeros_like(w) for n, w in down.body.items()} if config.shared == "server" else {}
+        meter = new_meter(facts, last.dtype)
+        return Work(client.heads, head_state, down.body, down.optimiser, sums, down.prior, trail, facts.size, meter)
+
+    def potential(both: tuple[Params, Params], work: Work, batch: Batch, key: Key) -> Tensor:
+        r"""$U(z, \phi)$, up to constants: the data's and the prior's part."""
+        body, head = both
+        count = batch.mask.sum().clamp_min(1)
+        if config.personal == "mean-field":
+            q = Gaussian(*head["z"])
+            z = q.mu + config.noise_std * q.sigma * rng.normal(key, layout.size, q.mu.dtype)
+            rest = kl(q, Gaussian(work.prior.mu, work.prior.rho.expand_as(q.rho)))
+        else:
+            z = head["z"][-1]
+            rest = 0.5 * ((z - work.prior.mu) / softplus(work.prior.rho)).square().sum()
+        outputs = network.apply(plain(part(body | unflatten(z, layout), names)), batch.x)
+        mean = (network.loss(outputs, batch.y) * batch.mask).sum() / count
+        fit = mean * work.size if config.likelihood == "sum" else mean
+        return fit + prior_weight * rest
+
+    def step(samples: bool) -> Phase:
+        def one(work: Work, batch: Batch, key: Key) -> Work:
+            """A step of the head, and behind the burn-in of the body, or of the sum of its gradients."""
+            at = (work.body, _named(work.heads))
+            (grads, head_grads), loss = grad_and_value(potential)(at, work, batch, rng.fold(key, 0))
+            heads, head_state = move_head(work, head_grads, rng.fold(key, 1))
+            work = work._replace(meter=work.meter.add(loss))
+            if samples and config.shared == "local":
+                body, state = on_body.step(work.body, grads, work.body_state)
+                work = work._replace(body=body, body_state=state)
+            elif samples:
+                work = work._replace(slope={n: work.slope[n] + g for n, g in grads.items()})
+            if samples:
+                work = work._replace(trail=noted(work.trail, work.heads[-1]))
+            return work._replace(heads=heads, head_state=head_state)
+
+        count = config.steps - config.burn_in if samples else config.burn_in
+
+        def feed(experiment: Feed) -> Feed:
+            order = "full" if config.data == "full" else experiment.order
+            return experiment._replace(amount=count, unit="batches", order=order)
+
+        return Phase(one, feed)
+
+    def move_head(work: Work, grads: Params, key: Key) -> tuple[Tensor, OptimiserState]:
+        """The chain's next head, behind the ones that are kept; or one step of Adam."""
+        if config.personal == "mean-field":
+            moved, state = on_head.step(_named(work.heads), grads, work.head_state)
+            return moved["z"], state
+        last = work.heads[-1]
+        if config.personal == "adam":
+            moved, state = on_head.step(_named(work.heads), grads, work.head_state)
+            return torch.cat([work.heads[1:], moved["z"][-1:]]), state
+        noise = rng.normal(key, layout.size, last.dtype)
+        new = last - gamma * grads["z"][-1] + config.noise_std * math.sqrt(2 * config.step_size) * noise
+        return torch.cat([work.heads[1:], new[None]]), work.head_state
+
+    def end(work: Work) -> tuple[Client, Up, dict[str, Tensor]]:
+        count, info = work.trail.length.clamp_min(1), work.meter.info()
+        info["step_size"] = torch.full_like(work.meter.loss, config.step_size)
+        if config.personal == "langevin":
+            info["effective_samples"] = effective_samples(work.trail)
+        if config.shared == "local":
+            return Client(work.heads), Up(work.body, work.body_state, work.prior), info
+        mean = {n: g / count for n, g in work.slope.items()}
+        return Client(work.heads), Up(mean, {}, prior_slope(work.prior, work.trail)), info
+
+    def merge(server: Server, up: Up, cohort: Cohort, key: Key) -> Server:
+        """Body and prior along the chains' mean gradients, as if all N clients had sent theirs."""
+        uniform = shares(cohort, "uniform", dtype_of(up.body))
+        if config.shared == "local":
+            return server._replace(body=weighted_mean(up.body, uniform), optimiser=weighted_mean(up.optimiser, uniform))
+        total = weighted_mean(up, uniform)
+        body = {n: w - lr * cohort.population * total.body[n] for n, w in server.body.items()}
+        if config.prior == "fixed":
+            return server._replace(body=body)
+        moved = (v - lr_prior * cohort.population * g for v, g in zip(server.prior, total.prior, strict=True))
+        return server._replace(body=body, prior=Prior(*moved))
+
+    def models(work: Work) -> dict[str, tuple[Params, Tensor]]:
+        return {"pm": (work.body, work.heads)}
+
+    def predict(model: tuple[Params, Tensor], x: Tensor, key: Key) -> Tensor:
+        """Probabilities with each of the heads; of a Gaussian, with draws of it."""
+        body, heads = model
+        if config.personal == "mean-field":
+            q, noise = Gaussian(*heads), rng.normal(rng.streams(key, config.heads), layout.size, heads.dtype)
+            heads = q.mu + config.noise_std * q.sigma * noise
+
+        def forward(head: Tensor) -> Tensor:
+            return F.softmax(network.apply(plain(part(body | unflatten(head, layout), names)), x), dim=-1)
+
+        return torch.vmap(forward)(heads)
+
+    phases = (*((step(False),) if config.burn_in else ()), step(True))
+    return Method(
+        init=init,
+        join=join,
+        send=send,
+        train=Visit(begin, phases, end),
+        merge=merge,
+        adapt=Visit(begin, (), models),
+        newcomer=Visit(begin, phases, models),
+        common=None,
+        predict=predict,
+    )
+
+
+def noted(trail: Trail, head: Tensor) -> Trail:
+    """With one head more."""
+    begun = trail.length > 0
+    return Trail(
+        trail.length + 1,
+        trail.first + head,
+        trail.second + head**2,
+        trail.lagged + trail.newest * head,
+        torch.where(begun, trail.oldest, head),
+        head,
+    )
+
+
+def effective_samples(trail: Trail) -> Tensor:
+    r"""$n (1 - r) / (1 + r)$, the mean over coordinates; $r$ is the lag-one autocorrelation, 0 if negative."""
+    count = trail.length.clamp_min(1).to(trail.first.dtype)
+    mean = trail.first / count
+    around = trail.second - count * mean**2
+    # The first head has no neighbour before it, so `lagged` has count - 1 products.
+    together = trail.lagged - mean * (2 * trail.first - trail.oldest - trail.newest) + (count - 1) * mean**2
+    still = around <= torch.finfo(mean.dtype).eps * trail.second
+    r = torch.where(still, torch.ones_like(mean), together / torch.where(still, torch.ones_like(mean), around))
+    return (count * (1 - r.clamp(0, 1)) / (1 + r.clamp(0, 1))).mean()
+
+
+def prior_slope(prior: Prior, trail: Trail) -> Prior:
+    r"""Gradient of $-\log p(z | \beta)$ in $\beta$, the mean over the chain."""
+    count, sigma = trail.length.clamp_min(1), softplus(prior.rho)
+    mean, square = trail.first / count, trail.second / count
+    spread = square - 2 * mean * prior.mu + prior.mu**2
+    in_sigma = (1 / sigma - spread / sigma**3).sum()
+    return Prior((prior.mu - mean) / sigma**2, in_sigma * slope(prior.rho))
+
+
+def _named(heads: Tensor) -> Params:
+    return {"z": heads}
