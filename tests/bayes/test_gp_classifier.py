@@ -25,7 +25,7 @@ def example(samples: int = 6, points: int = 4) -> tuple[torch.Tensor, ...]:
 
 
 def dense_posterior(K: torch.Tensor, y: torch.Tensor, omega: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """f | omega, y in information form: precision K^-1 + Omega, mean Sigma kappa."""
+    """The law of f | omega, y in information form: precision K^-1 + Omega, mean Sigma kappa."""
     sigma = torch.linalg.inv(torch.linalg.inv(K) + torch.diag(omega))
     return sigma @ (y.double() - 0.5), sigma
 

@@ -58,6 +58,7 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     # row for each channel, 5 + 2 and 3 + 5.
     ("lrbpfl", preset("lrbpfl", "paper"), Cost(W, W, 32, 2 * 4)),
     ("lrbpfl", preset("lrbpfl", "joint", masks="kept"), Cost(W, W, 32 + 2 * 8 * 15, 4)),
+    ("pfedgp", preset("pfedgp", "paper", inner_steps=STEPS), Cost(BODY, BODY, 0, 1)),
     ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),
     ("pfedbayes", preset("pfedbayes", "reference"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
     ("pfedbayes", preset("pfedbayes", "paper", draws=3), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 3)),

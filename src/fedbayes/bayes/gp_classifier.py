@@ -31,7 +31,7 @@ POINTS = 20
 
 
 class Rbf(NamedTuple):
-    """The kernel $s \\exp(-|x - x'|^2 / 2 l^2)$, and what is added to the diagonal of its matrix."""
+    r"""The kernel $s \exp(-|x - x'|^2 / 2 l^2)$, and what is added to the diagonal of its matrix."""
 
     output_scale: float
     length_scale: float
@@ -126,7 +126,7 @@ def probability(values: Values, link: Link) -> Tensor:
 
 
 def _observations(y: Tensor, omega: Tensor) -> Tensor:
-    """kappa / omega."""
+    """Pseudo-observations kappa / omega."""
     return (y.to(omega.dtype) - 0.5) / omega
 
 
