@@ -11,7 +11,7 @@ import math
 import pytest
 import torch
 
-from fedbayes.bayes.polya_gamma import polya_gamma
+from fedbayes.bayes.polya_gamma import polya_gamma, series_accepts
 
 DRAWS = 200_000
 TILTS = (0.0, 0.5, 2.0, 8.0, 30.0)
@@ -48,6 +48,21 @@ def test_mean_and_variance(c: float) -> None:
 def test_laplace_transform(c: float, t: float) -> None:
     """E exp(-t omega) = cosh(c / 2) / cosh(sqrt((c^2 / 2 + t) / 2)); large t looks at the smallest draws."""
     assert_mean(torch.exp(-t * drawn(c, seed=1)), math.cosh(c / 2) / math.cosh(math.sqrt((c**2 / 2 + t) / 2)))
+
+
+@pytest.mark.parametrize("x", [0.2, 0.4, 0.6, 0.639, 0.641, 0.8, 1.2])
+def test_the_series_rejects_where_it_must(x: float) -> None:
+    """Fewer than 6 in 1,000 proposals are rejected, too few for moments to show; so the bound itself is looked at.
+
+    The density of J*(1, 0) is summed by both forms of its series, 60 terms each, of which the sampler uses one.
+    """
+    slow = sum((-1) ** n * math.pi * (n + 0.5) * math.exp(-((n + 0.5) ** 2) * math.pi**2 * x / 2) for n in range(60))
+    near = [math.pi * (n + 0.5) * (2 / (math.pi * x)) ** 1.5 * math.exp(-2 * (n + 0.5) ** 2 / x) for n in range(60)]
+    assert sum((-1) ** n * term for n, term in enumerate(near)) == pytest.approx(slow, rel=1e-12)
+    proposal = near[0] if x < 0.64 else math.pi / 2 * math.exp(-(math.pi**2) * x / 8)
+    bound, places = slow / proposal, torch.full((4,), x, dtype=torch.float64)
+    heights = torch.tensor([0.1, bound - 1e-10, bound + 1e-10, 1.0], dtype=torch.float64)
+    assert series_accepts(places, heights).tolist() == [True, True, False, False]
 
 
 def test_where_the_density_is_pieced_together() -> None:

@@ -52,7 +52,7 @@ def _candidates(z: Tensor, stream: torch.Generator) -> tuple[Tensor, Tensor]:
     x = CUT + _exponential(z, stream) / rate
     inside = ~exponential
     x[inside] = _cut_inverse_gaussian(z[inside], stream)
-    return x, _series_accepts(x, _uniform(z, stream))
+    return x, series_accepts(x, _uniform(z, stream))
 
 
 def _cut_inverse_gaussian(z: Tensor, stream: torch.Generator) -> Tensor:
@@ -82,8 +82,8 @@ def _from_normal(z: Tensor, stream: torch.Generator) -> tuple[Tensor, Tensor]:
     return x, (x > 0) & (x <= CUT)
 
 
-def _series_accepts(x: Tensor, u: Tensor) -> Tensor:
-    """Whether u a_0(x) lies below the sum of the alternating series."""
+def series_accepts(x: Tensor, u: Tensor) -> Tensor:
+    """Whether u a_0(x) lies below the sum of the alternating series; it does for all but a few u near 1."""
     total = _term(x, 0)
     height, decided = u * total, torch.zeros_like(x, dtype=torch.bool)
     accepted, n = torch.zeros_like(decided), 0
