@@ -94,3 +94,9 @@ def test_a_far_tilt_and_float32() -> None:
 def test_the_same_stream_gives_the_same_bits() -> None:
     assert torch.equal(drawn(1.0, seed=5), drawn(1.0, seed=5))
     assert not torch.equal(drawn(1.0, seed=5), drawn(1.0, seed=6))
+
+
+@pytest.mark.parametrize("c", [math.nan, math.inf])
+def test_what_would_never_end_is_refused(c: float) -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        polya_gamma(torch.tensor([1.0, c]), torch.Generator().manual_seed(0))

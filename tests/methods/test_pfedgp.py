@@ -18,7 +18,7 @@ from fedbayes.evaluation.evaluate import _visit, predict_pm
 from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Feed
 from fedbayes.federation.lifting import Lifting
-from fedbayes.federation.loop import Federation, State, start
+from fedbayes.federation.loop import Federation, State, advance, start
 from fedbayes.federation.protocols import for_newcomers, under_protocol
 from fedbayes.federation.resident import Resident, lay_out
 from fedbayes.methods import load_method
@@ -155,13 +155,15 @@ def labelled(labels: list[list[int]], new: int = 4) -> Resident:
 
 def test_a_client_predicts_its_own_classes_only() -> None:
     federation = replace(
-        toy.federation("pfedgp", preset("pfedgp", "paper")), data=labelled([[1] * 5, [0, 2] * 4, [0, 1, 2]])
+        toy.federation("pfedgp", preset("pfedgp", "paper")), data=labelled([[1] * 5, [0, 2] * 4, [0, 1, 2], []])
     )
+    federation = replace(federation, clients_per_round=4)
     found = predict_pm(federation, toy.after(federation, 2))
-    one, two, three = (found.probs[found.clients == client] for client in range(3))
+    one, two, three, none = (found.probs[found.clients == client] for client in range(4))
     assert torch.equal(one, torch.tensor([[0.0, 1.0, 0.0]]).double().expand(4, 3)), "one class: that one"
     assert bool((two[:, 1] == 0).all()) and bool((two[:, [0, 2]] > 0).all())
     assert bool((three > 0).all())
+    torch.testing.assert_close(none, torch.full((4, 3), 1 / 3).double())
     assert bool(torch.isfinite(torch.cat(trees.leaves(toy.after(federation, 2).server.weights)[1:])).all())
 
 
@@ -274,6 +276,15 @@ def test_other_protocols() -> None:
     torch.testing.assert_close(found.sum(1), torch.ones(15).double())
     assert not torch.allclose(found, own, atol=1e-4)
     assert for_newcomers(federation.method, "frozen-shared") is federation.method
+
+
+def test_a_network_that_has_diverged_has_a_loss_that_says_so_and_predicts_nothing() -> None:
+    federation = toy.federation("pfedgp", preset("pfedgp", "paper"))
+    state = start(federation)
+    broken = state._replace(server=trees.each(lambda leaf: torch.full_like(leaf, torch.nan), state.server))
+    after, report = advance(federation, broken)
+    assert bool(report.info["loss"].isnan().all())
+    assert bool(predict_pm(federation, after).probs.isnan().all())
 
 
 def test_halves_are_stratified() -> None:
