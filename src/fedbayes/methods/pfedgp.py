@@ -230,8 +230,8 @@ def build(config: Config, network: Network) -> Method:
     def notice(sizes: Tensor, clients_per_round: int) -> str:
         """What the cubes cost, for balanced trees, where all nodes below the root cost a third of it.
 
-        A sweep factorises one matrix, n^3 / 3; a prediction with its gradient takes about 4 n^3. In training both are on
-        half of the samples.
+        A sweep factorises one matrix, n^3 / 3; a prediction with its gradient takes about 4 n^3. In training both are
+        on half of the samples.
         """
         cubes, largest = sizes.double() ** 3, int(sizes.max())
         trained = config.inner_steps * config.chains * (config.sweeps / 3 + 4) / 8 * 4 / 3
