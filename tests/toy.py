@@ -67,15 +67,16 @@ def federation(
     clients_per_round: int | None = None,
     trains: Any = "selected",
 ) -> Federation:
-    """A toy federation with whatever a test wants different."""
+    """A toy federation with whatever a test wants different; a method that cannot be vmapped is always looped."""
+    built = load_method(method, fields, network(dtype))
     return Federation(
-        method=load_method(method, fields, network(dtype)),
+        method=built,
         data=resident(sizes, dtype),
         feed=feed or Feed(batch=4, amount=3),
         seed=seed,
         clients_per_round=clients_per_round or len(sizes),
         trains=trains,
-        lifting=Lifting(lift, compiled, chunk),
+        lifting=Lifting(lift if built.traceable else "loop", compiled, chunk),
     )
 
 

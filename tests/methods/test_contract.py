@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from agreement import assert_same
 from artefacts import ROOT
 from fedbayes.evaluation.evaluate import predict_gm, predict_pm
 from fedbayes.federation import trees
+from fedbayes.federation.contract import Method, Visit
 from fedbayes.federation.loop import Federation, State, rounds, start
 from fedbayes.federation.protocols import under_protocol
 from plain_fedavg import fedavg
@@ -48,6 +51,8 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "metavd": {"noise_std": 0.0, "embedding_std": 0.0},
     "pfnm": {"start": "common"},
 }
+# Methods that cannot do without noise: there every client has the same instead.
+SAME_NOISE = {"pfedgp"}
 
 
 def toy_run(method: str, preset: str, fields: dict[str, Any] | None = None, **changes: Any) -> Federation:
@@ -103,10 +108,32 @@ def test_predictions_are_probabilities(method: str, preset: str) -> None:
             torch.testing.assert_close(found.probs.sum(1), torch.ones(15, dtype=found.probs.dtype))
 
 
+def with_the_same_noise(method: Method) -> Method:
+    """The method with one key for all clients."""
+    key = torch.tensor(0)
+
+    def visit(own: Visit) -> Visit:
+        phases = tuple(phase._replace(step=partial(keyed, phase.step)) for phase in own.phases)
+        return own._replace(begin=partial(keyed, own.begin), phases=phases)
+
+    def keyed(function: Callable[..., Any], *args: Any) -> Any:
+        return function(*args[:-1], key)
+
+    return method._replace(
+        join=partial(keyed, method.join),
+        train=visit(method.train),
+        adapt=visit(method.adapt),
+        newcomer=visit(method.newcomer),
+        predict=partial(keyed, method.predict),
+    )
+
+
 @pytest.mark.parametrize(("method", "preset"), CASES)
 def test_permuting_clients_permutes_results(method: str, preset: str) -> None:
     order = (2, 0, 1)
     federation = toy_run(method, preset, WITHOUT_NOISE.get(method))
+    if method in SAME_NOISE:
+        federation = replace(federation, method=with_the_same_noise(federation.method))
     permuted = replace(federation, data=toy.resident(order=order))
     one, other = after(federation, 3), after(permuted, 3)
     ours, theirs = predict_pm(federation, one), predict_pm(permuted, other)

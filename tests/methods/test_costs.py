@@ -66,6 +66,7 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     ("metavd", preset("metavd", "all-layers"), Cost(2 * W - 8, 2 * W - 8, 0, 3)),
     # PFNM uploads the samples of each class beside the network.
     ("pfnm", preset("pfnm", "paper"), Cost(W, W + toy.CLASSES, 0, 1)),
+    ("pfedgp", preset("pfedgp", "paper", inner_steps=STEPS), Cost(BODY, BODY, 0, 1)),
     ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),
     ("pfedbayes", preset("pfedbayes", "reference"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
     ("pfedbayes", preset("pfedbayes", "paper", draws=3), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 3)),

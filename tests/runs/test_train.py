@@ -18,6 +18,7 @@ from artefacts import METRICS
 from embedded import prepare, small_run, train_in
 from fedbayes.analysis.summarize import run_values
 from fedbayes.config import Execution
+from fedbayes.data.splits import read_split
 from fedbayes.federation import checkpoint
 from fedbayes.io import EVALUATION_COLUMNS, ROUNDS_COLUMNS, read_json, read_state
 from fedbayes.plan import Run
@@ -107,6 +108,18 @@ def test_evaluation_records_what_a_method_tells_of_its_clients(tmp_path: Path) -
     assert set(ranks["value"]) == {1.0}, "a heavy penalty leaves the first rank"
     values = run_values(pd.read_parquet(target / "rounds.parquet"), pd.read_parquet(tmp_path / "evaluation.parquet"))
     assert set(values.loc[values["model"] == "client", "scope"]) == {"mean"}
+
+
+def test_a_method_gives_notice_of_its_cost_and_is_looped_where_it_must_be(tmp_path: Path) -> None:
+    spec = small_run(1).spec
+    fields = preset("pfedgp", "paper", chains=1, test_chains=1, sweeps=0) | {"name": "pfedgp"}
+    run, lines = Run(spec | {"method": fields}), list[str]()
+    dataset, split = prepare(tmp_path, run)
+    training.train(run, "test", dataset, split, None, tmp_path / "run", Execution(lift="vmap"), show=lines.append)
+    sizes = [len(own) for own in read_split(split)[0].train]
+    assert f"the largest client has n = {max(sizes)}, n^3 = {float(max(sizes)) ** 3:.1e}" in lines[0]
+    assert "round 1/1" in lines[-1], "the notice comes before the first round"
+    assert read_json(tmp_path / "run/run.json")["lift"] == "loop"
 
 
 def test_a_damaged_checkpoint_is_said_and_does_not_change_the_result(

@@ -107,3 +107,5 @@ class Method(NamedTuple):
     traceable: bool = True  # False: cannot be vmapped, always the loop
     traits: Callable[[Client], dict[str, Tensor]] | None = None  # scalars to record of each client's state at the end
     freezes_shared: bool = False  # whether `newcomer` trains a private part and leaves what is shared alone
+    # A sentence on what a run will cost, shown before it starts: from all clients' sizes and how many train in a round.
+    notice: Callable[[Tensor, int], str] | None = None

@@ -84,8 +84,10 @@ def assemble(
 def choose_lifting(
     spec: dict[str, Any], method: Method, network: Network, data: Resident, execution: Execution
 ) -> Lifting:
-    """How this run's clients are lifted: the written rules, or what the user asks for."""
-    kind = choose_lift(method, network.kind, data.device) if execution.lift == "auto" else execution.lift
+    """How this run's clients are lifted: the written rules, or what the user asks for and the method allows."""
+    kind = execution.lift
+    if kind == "auto" or not method.traceable:
+        kind = choose_lift(method, network.kind, data.device)
     steps = steps_in(Feed(**spec["local"]), int(data.train.sizes.max())) * int(spec["training"]["rounds"])
     if execution.compile == "auto":
         return Lifting(kind, choose_compiled(kind, steps, data.device), execution.chunk)

@@ -107,6 +107,7 @@ class _Session:
 
     def run_to_end(self) -> None:
         """All rounds that are left, with a checkpoint every so often."""
+        self._give_notice()
         if not self.progress.rows:
             self._test()
         LOG.info("run %s, %s, from round %d of %d", self.run.id, self.federation.lifting, self.done, self.last_round)
@@ -133,6 +134,16 @@ class _Session:
             if now - saved >= self.interval and self.done < self.last_round:
                 self._checkpoint()
                 saved = time.monotonic()
+
+    def _give_notice(self) -> None:
+        """What the method says of its cost, before anything is worked out."""
+        federation = self.federation
+        if federation.method.notice is None:
+            return
+        training = federation.clients_per_round if federation.trains == "selected" else len(federation.trained)
+        line = f"run {self.run.id}: {federation.method.notice(federation.data.train.sizes, training)}"
+        LOG.info(line)
+        self.show(line)
 
     def _stop_diverged(self, loss: float) -> None:
         """End a run whose loss is NaN or infinite: a result like any other, as the papers print such rows.
