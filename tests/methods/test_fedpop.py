@@ -164,7 +164,7 @@ def test_one_client_a_round_is_the_code_s_order() -> None:
 
 
 def test_bpfed_s_variant_against_distributions() -> None:
-    fields = preset("fedpop", "bpfed", steps=2, prior_weight=0.01)
+    fields = preset("fedpop", "bpfed", steps=2, inner_steps=1, prior_weight=0.01)
     federation = toy.federation("fedpop", fields, sizes=(4,), feed=Feed(4, 2))
     server, data = start(federation).server, federation.data
     method = federation.method
@@ -204,6 +204,16 @@ def test_a_visit_reports_step_size_and_effective_samples_and_keeps_its_last_head
     gaps = (state.clients.heads[:, 1:] - state.clients.heads[:, :-1]).abs().amax((1, 2))
     assert bool((gaps > 0).all()), "three different heads"
     assert federation.method.common is None
+
+
+def test_five_inner_steps_are_five_steps_on_one_batch() -> None:
+    setting: dict[str, Any] = {"sizes": (4,), "feed": Feed(4, 1)}
+    one, five = (
+        toy.federation("fedpop", preset("fedpop", "bpfed", steps=m, inner_steps=k, noise_std=0.0), **setting)
+        for m, k in ((5, 1), (1, 5))
+    )
+    assert_same(toy.after(one, 1).server.body, toy.after(five, 1).server.body)
+    assert advance(five, start(five))[1].gradients == 5
 
 
 @pytest.mark.parametrize(

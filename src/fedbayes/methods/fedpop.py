@@ -64,6 +64,7 @@ class Config(MethodConfig):
     personal: Literal["langevin", "adam", "mean-field"] = Field(description="What happens to a head.")
     step_size: float = Field(ge=0, description="gamma of the chain, or the step size of Adam.")
     steps: PositiveInt = Field(description="M, steps of a visit.")
+    inner_steps: PositiveInt = Field(description="Steps on the same data before the next ones, counted as one of M.")
     burn_in: NonNegativeInt = Field(description="Steps before the shared part looks at the head.")
     data: Literal["full", "batches"] = Field(description="All of a client's data in each step, or a scaled batch.")
     likelihood: Literal["sum", "mean"] = Field(description="Log-likelihood of all samples, or their mean.")
@@ -204,6 +205,11 @@ def build(config: Config, network: Network) -> Method:
         return fit + prior_weight * rest
 
     def step(samples: bool) -> Phase:
+        def some(work: Work, batch: Batch, key: Key) -> Work:
+            for inner in range(config.inner_steps):
+                work = one(work, batch, key if config.inner_steps == 1 else rng.fold(key, inner))
+            return work
+
         def one(work: Work, batch: Batch, key: Key) -> Work:
             """A step of the head, and behind the burn-in of the body, or of the sum of its gradients."""
             at = (work.body, _named(work.heads))
@@ -225,7 +231,7 @@ def build(config: Config, network: Network) -> Method:
             order = "full" if config.data == "full" else experiment.order
             return experiment._replace(amount=count, unit="batches", order=order)
 
-        return Phase(one, feed)
+        return Phase(some, feed)
 
     def move_head(work: Work, grads: Params, key: Key) -> tuple[Tensor, OptimiserState]:
         """The chain's next head, behind the ones that are kept; or one step of Adam."""
