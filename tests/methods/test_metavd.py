@@ -18,7 +18,7 @@ from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Batch, Cohort, Feed
 from fedbayes.federation.loop import Federation, State, advance, choose, start
 from fedbayes.methods import load_method
-from fedbayes.methods.metavd import Posterior, Server, clipped, precision_weighted, stochastic_layers
+from fedbayes.methods.metavd import Posterior, Server, precision_weighted, stochastic_layers
 from fedbayes.models import load_network
 from fedbayes.parts.hypernetwork import Hypernetwork
 from fedbayes.reading import ConfigError
@@ -319,13 +319,6 @@ def test_a_client_that_returns_what_it_was_sent_moves_nothing() -> None:
     fields = preset("metavd", "paper", lr=0.0, weight_decay=0.0)
     federation = toy.federation("metavd", fields)
     assert_same(toy.after(federation, 2).server[:2], start(federation).server[:2], atol=1e-14)
-
-
-def test_clipping_is_over_all_tensors_together() -> None:
-    grads = {"a": torch.tensor([3.0, 0.0]), "b": torch.tensor([[4.0]])}
-    assert_same(clipped(grads, 10.0), grads, atol=0)
-    assert_same(clipped(grads, 1.0), {"a": torch.tensor([0.6, 0.0]), "b": torch.tensor([[0.8]])}, atol=1e-6)
-    assert_same(clipped({"a": torch.zeros(2)}, 1.0), {"a": torch.zeros(2)}, atol=0)
 
 
 # ---------------------------------------------------------------- tests of personal models

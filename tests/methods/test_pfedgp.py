@@ -90,9 +90,7 @@ def plain_visit(
             loss = loss - torch.where(left[asked], p, 1 - p).log().mean()
         descent.zero_grad()
         loss.backward()
-        norm = torch.cat([w.grad.flatten() for w in moving.values() if w.grad is not None]).norm()
-        for w in moving.values():
-            w.grad = w.grad * min(1.0, fields["clip"] / float(norm)) if w.grad is not None else None
+        torch.nn.utils.clip_grad_norm_(moving.values(), fields["clip"])
         descent.step()
     return {name: w.detach() for name, w in moving.items()}
 

@@ -57,6 +57,7 @@ from fedbayes.federation.contract import Batch, Cohort, Facts, Feed, Key, Method
 from fedbayes.models.network import Network
 from fedbayes.parts import hypernetwork
 from fedbayes.parts.average import Weighting, shares, weighted_mean
+from fedbayes.parts.clipping import clipped
 from fedbayes.parts.hypernetwork import Hypernetwork
 from fedbayes.parts.sharing import layers
 from fedbayes.parts.weights import Meter, dtype_of, new_meter, probabilities
@@ -65,8 +66,6 @@ from fedbayes.tensors import Layer, Op, Params
 
 # The words of `parts.sharing`, and `neck`, the layer before the head.
 Stochastic = Annotated[str, Field(pattern=r"^(neck|all|body|head|(all but )?(first|last) [1-9]\d*)$")]
-# Keeps the quotient finite where a gradient is 0; torch.nn.utils.clip_grad_norm_ has the same number.
-SMALLEST_NORM = 1e-6
 T = TypeVar("T")
 
 
@@ -296,13 +295,6 @@ def stochastic_layers(network: Network, words: str) -> tuple[str, ...]:
 def precision_weighted(means: Tensor, log_variance: Tensor, weights: Tensor) -> Tensor:
     r"""$\sum_i p_i w_i e^{-a_i} / \sum_i p_i e^{-a_i}$: the mean of the Gaussians' conflation."""
     return aggregate(Gaussian(means, inverse_softplus(torch.exp(log_variance / 2))), weights, "conflation").mu
-
-
-def clipped(grads: T, bound: float) -> T:
-    """A gradient scaled down to a norm, over all its tensors, where it is longer."""
-    norm = torch.stack([leaf.square().sum() for leaf in trees.leaves(grads)]).sum().sqrt()
-    scale = (bound / (norm + SMALLEST_NORM)).clamp_max(1)
-    return trees.each(lambda leaf: scale * leaf, grads)
 
 
 def descended(server: Server, grads: Kept, config: Config) -> Server:

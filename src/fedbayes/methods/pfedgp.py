@@ -50,6 +50,7 @@ from fedbayes.federation.contract import Batch, Facts, Feed, Key, Method, Phase,
 from fedbayes.models.network import Network
 from fedbayes.optim import OptimiserState, optimiser
 from fedbayes.parts.average import Weighting
+from fedbayes.parts.clipping import clipped
 from fedbayes.parts.one_model import OneModel, Server
 from fedbayes.parts.sharing import part, sharing
 from fedbayes.parts.weights import Meter, dtype_of, new_meter
@@ -151,9 +152,8 @@ def build(config: Config, network: Network) -> Method:
         real = batch.mask > 0
         x, y = batch.x[real], batch.y[real]
         grads, loss = grad_and_value(predictive_loss)(work.weights, x, y, len(work.counts), key)
-        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in grads.values()]))
-        share = (config.clip / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1)
-        turned = {name: share * g + config.weight_decay * work.weights[name] for name, g in grads.items()}
+        short = clipped(grads, config.clip)
+        turned = {name: g + config.weight_decay * work.weights[name] for name, g in short.items()}
         weights, velocity = descent.step(work.weights, turned, work.velocity)
         return look(work, batch, key)._replace(weights=weights, velocity=velocity, meter=work.meter.add(loss))
 
