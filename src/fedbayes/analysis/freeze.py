@@ -38,8 +38,8 @@ COLUMNS += [
 ]
 
 START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
-README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Ours", "Published", "Difference", "Seeds"]
-README_COLUMNS += ["Ran on", "Scale", "Verdict"]
+README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Metric", "Ours", "Published", "Difference"]
+README_COLUMNS += ["Seeds", "Ran on", "Scale", "Verdict"]
 NUMERIC = {"Ours", "Published", "Difference", "Seeds"}
 
 
@@ -123,6 +123,7 @@ def _readme_row(row: dict[str, Any]) -> dict[str, str]:
         "Method": row["method"],
         "Preset": row["preset"],
         "Model": row["model"].upper(),
+        "Metric": display.measure(row["metric"]).replace(" (%)", ""),
         "Ours": f"{ours}{unit}" if ours else "no value",
         "Published": f"{row['printed']}{unit}" if row["printed"] else display.NOTHING,
         "Difference": display.number(row["difference"], row, sign="+"),
