@@ -266,6 +266,9 @@ class ScaleChanges(Record):
     training: dict[str, Any] = Field(default_factory=dict)
     local: dict[str, Any] = Field(default_factory=dict)
     protocol: dict[str, Any] = Field(default_factory=dict)
+    set: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Changes to methods' fields, by method: `pfedgp: {chains: 2}`."
+    )
     only: dict[str, Only] = Field(default_factory=dict)
 
 

@@ -369,6 +369,13 @@ class _Planner:
                     self.check_changes(file, f"{at}.{key}", value, RECORDS[key].model_fields)
             for section, model in SECTIONS.items():
                 self.check_changes(file, f"scales.{name}.{section}", getattr(scale, section), model.model_fields)
+            used = {entry.method for e in paper.experiments.values() for entry in e.methods.values()}
+            for method, values in scale.set.items():
+                if method not in used:
+                    raise complain(file, f"scales.{name}.set", "unknown method: " + choice(method, used))
+                self.check_changes(
+                    file, f"scales.{name}.set.{method}", values, self.schema["methods"][method]["properties"]
+                )
             self.check_only(file, paper, f"scales.{name}.only", scale)
 
     def check_changes(self, file: str, at: str, changes: Any, fields: Mapping[str, Any]) -> None:
@@ -453,7 +460,7 @@ class _Planner:
         }
         split = self.split(where, setting.split, scale)
         self.check_fit(where, split, dataset, facts, sections)
-        method = self.method(where, entry, preset)
+        method = self.method(where, entry, preset, scale)
         needed = self.schema["methods"][entry.method].get("needs")
         if needed and not getattr(split, needed):
             found = f"found {getattr(split, needed)}; the method {entry.method} needs more than that"
@@ -555,8 +562,8 @@ class _Planner:
                 raise complain(where.file, f"{at}.{key}", f"found {len(values)} values; {allowed}")
         return preprocess.model_dump(mode="json")
 
-    def method(self, where: _Where, entry: MethodEntry, preset: str) -> dict[str, Any]:
-        """The method's fields: the preset's values, changed by the entry's `set`."""
+    def method(self, where: _Where, entry: MethodEntry, preset: str, scale: ScaleChanges) -> dict[str, Any]:
+        """The method's fields: the preset's values, changed by the entry's `set` and by the scale's."""
         at = f"experiments.{where.experiment}.methods.{where.method}"
         known = self.schema["methods"]
         if entry.method not in known:
@@ -573,7 +580,7 @@ class _Planner:
         presets = self.presets[entry.method]
         if preset not in presets.presets:
             raise complain(where.file, f"{at}.presets", "unknown preset: " + choice(preset, presets.presets))
-        values = presets.presets[preset] | entry.set
+        values = presets.presets[preset] | entry.set | scale.set.get(entry.method, {})
         return {"name": entry.method} | fill(known[entry.method], values, where.file, f"{at}.set")
 
     def marks(self, method: dict[str, Any]) -> str:

@@ -99,6 +99,14 @@ def test_resumed_equals_uninterrupted(method: str, preset: str) -> None:
 
 
 @pytest.mark.parametrize(("method", "preset"), CASES)
+def test_a_round_changes_no_type_and_no_shape(method: str, preset: str) -> None:
+    # A checkpoint is read back into the state of the start.
+    federation = toy_run(method, preset, dtype=torch.float32)
+    before, later = (trees.named(state) for state in (start(federation), after(federation, 1)))
+    assert {n: (t.dtype, t.shape) for n, t in before.items()} == {n: (t.dtype, t.shape) for n, t in later.items()}
+
+
+@pytest.mark.parametrize(("method", "preset"), CASES)
 def test_predictions_are_probabilities(method: str, preset: str) -> None:
     federation = toy_run(method, preset)
     state = after(federation, 1)

@@ -13,7 +13,7 @@ from fedbayes.parts.weights import batch_loss
 
 
 def cohort(*sizes: int) -> Cohort:
-    return Cohort(torch.arange(len(sizes)), torch.tensor(sizes), len(sizes))
+    return Cohort(torch.arange(len(sizes)), torch.tensor(sizes), len(sizes), len(sizes))
 
 
 def test_equal_messages_are_not_changed_by_the_mean() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,11 +14,11 @@ import plain_loop
 import toy
 from agreement import assert_same, preset
 from fedbayes.bayes.gaussian import inverse_softplus, softplus
-from fedbayes.federation import rng
+from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Batch, Facts, Feed
 from fedbayes.federation.loop import advance, choose, start
 from fedbayes.methods import load_method
-from fedbayes.methods.fedpop import Prior, Trail, effective_samples, noted, prior_slope
+from fedbayes.methods.fedpop import Client, Prior, Trail, effective_samples, noted, prior_slope
 from fedbayes.models.network import Network
 
 HEAD = ("head.weight", "head.bias")
@@ -69,7 +70,7 @@ def test_the_chain_has_the_stationary_moments_of_langevin_steps_on_a_gaussian() 
     relative = (2 * (1 + r**2) / (1 - r**2) / len(found)).sqrt()
     assert bool(((found.var(0) - variance).abs() <= 4 * relative * variance).all())
     # What a visit reports of it: the first coordinate's r is 0.809, the second's alternates and counts as 0.
-    kept, expected = float(effective_samples(work.trail)), len(chain) * (((1 - 0.80875) / (1 + 0.80875)) + 1) / 2
+    kept, expected = float(effective_samples(work.chain)), len(chain) * (((1 - 0.80875) / (1 + 0.80875)) + 1) / 2
     assert float(1 - gamma * precision[0]) == pytest.approx(0.80875) and float(1 - gamma * precision[1]) < 0
     assert kept == pytest.approx(expected, rel=0.05)
 
@@ -87,7 +88,7 @@ def test_effective_samples_of_a_chain_that_stands_still_and_of_independent_draws
 
 def test_the_prior_s_gradient_by_autograd() -> None:
     mu = torch.randn(3, dtype=torch.float64).requires_grad_()
-    rho = torch.tensor(0.3, dtype=torch.float64).requires_grad_()
+    rho = torch.tensor([0.3], dtype=torch.float64).requires_grad_()
     heads, nothing = torch.randn(4, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     trail = Trail(torch.tensor(0), *[nothing] * 5)
     for head in heads:
@@ -164,7 +165,7 @@ def test_one_client_a_round_is_the_code_s_order() -> None:
 
 
 def test_bpfed_s_variant_against_distributions() -> None:
-    fields = preset("fedpop", "bpfed", steps=2, inner_steps=1, prior_weight=0.01)
+    fields = preset("fedpop", "bpfed", steps=2, inner_steps=1, prior_weight=0.01, noise_std=1.0)
     federation = toy.federation("fedpop", fields, sizes=(4,), feed=Feed(4, 2))
     server, data = start(federation).server, federation.data
     method = federation.method
@@ -195,15 +196,51 @@ def test_bpfed_s_variant_against_distributions() -> None:
     assert_same(work.body, {n: w.detach() for n, w in body.items()}, atol=1e-9)
 
 
-def test_a_visit_reports_step_size_and_effective_samples_and_keeps_its_last_heads() -> None:
+def test_a_visit_reports_step_size_and_keeps_its_last_heads() -> None:
     federation = toy.federation("fedpop", preset("fedpop", "paper", step_size=0.001, heads=3))
     state, report = advance(federation, start(federation))
     assert report.info["step_size"].tolist() == [0.001] * 3
-    assert bool((report.info["effective_samples"] <= 5).all()) and bool((report.info["effective_samples"] > 0).all())
     assert state.clients.heads.shape == (3, 3, 18)
     gaps = (state.clients.heads[:, 1:] - state.clients.heads[:, :-1]).abs().amax((1, 2))
     assert bool((gaps > 0).all()), "three different heads"
     assert federation.method.common is None
+
+
+def test_effective_samples_are_those_of_the_whole_chain() -> None:
+    # 300 heads behind the burn-in. Tiny steps are a random walk, worth a handful of samples whatever its length; large
+    # ones forget quickly.
+    for step_size, least, most in ((1e-9, 0.0, 15.0), (0.8, 100.0, 300.0)):
+        fields = preset("fedpop", "paper", step_size=step_size, lr=0.0, prior="fixed", likelihood="mean")
+        federation = toy.federation("fedpop", fields)
+        state = toy.after(federation, 59)
+        found = advance(federation, state)[1].info["effective_samples"]
+        assert bool((found > least).all()) and bool((found < most).all()), (step_size, found)
+
+
+@pytest.mark.parametrize("name", ["paper", "reference", "bpfed"])
+def test_a_newcomer_leaves_the_body_alone(name: str) -> None:
+    federation = toy.federation("fedpop", preset("fedpop", name))
+    state, method = start(federation), federation.method
+    facts = Facts(*(v[0] for v in federation.data.facts(torch.arange(3), 0, federation.feed)))
+    client = Client(*(trees.take(state.clients, 0)))
+    work = method.newcomer.begin(method.send(state.server, facts.id), client, facts, torch.tensor(0))
+    batch = Batch(federation.data.inputs[:4], federation.data.labels[:4], torch.ones(4, dtype=torch.float64))
+    with torch.no_grad():
+        for phase in method.newcomer.phases:
+            work = phase.step(work, batch, torch.tensor(3))
+    assert_same(method.newcomer.end(work)["pm"][0], state.server.body, atol=0)
+    assert not torch.equal(work.heads, client.heads) and method.freezes_shared
+
+
+def test_newcomers_do_not_lengthen_the_server_s_steps() -> None:
+    fields = preset("fedpop", "paper", step_size=0.0, steps=1, burn_in=0, prior_weight=0.0, prior="fixed", lr=0.01)
+    federation = replace(toy.federation("fedpop", fields, clients_per_round=2), newcomers=(2,))
+    two = toy.federation("fedpop", fields, sizes=toy.SIZES[:2])
+    # The same two clients, with and without a third that never trains.
+    two = replace(two, data=replace(two.data, inputs=federation.data.inputs, labels=federation.data.labels))
+    rows = federation.data.train
+    two = replace(two, data=replace(two.data, train=type(rows)(rows.rows[:2], rows.sizes[:2])))
+    assert_same(toy.after(federation, 1).server.body, toy.after(two, 1).server.body)
 
 
 def test_five_inner_steps_are_five_steps_on_one_batch() -> None:
@@ -218,7 +255,13 @@ def test_five_inner_steps_are_five_steps_on_one_batch() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "words"),
-    [({"burn_in": 10}, "expected less than the 10 steps"), ({"personal": "mean-field"}, "goes with `shared: local`")],
+    [
+        ({"burn_in": 10}, "expected less than the 10 steps"),
+        ({"personal": "mean-field"}, "goes with `shared: local`"),
+        ({"shared": "local"}, "needs a server that steps it"),
+        ({"shared_optimiser": "rmsprop"}, "takes plain steps"),
+        ({"personal": "adam"}, "has no noise"),
+    ],
 )
 def test_what_does_not_fit_together_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
@@ -227,4 +270,4 @@ def test_what_does_not_fit_together_is_refused(changes: dict[str, Any], words: s
 
 def test_the_prior_s_start_is_what_the_preset_says() -> None:
     server = start(toy.federation("fedpop", preset("fedpop", "paper", prior_std=0.4))).server
-    torch.testing.assert_close(server.prior.rho, inverse_softplus(torch.tensor(0.4, dtype=torch.float64)))
+    torch.testing.assert_close(server.prior.rho, inverse_softplus(torch.tensor([0.4], dtype=torch.float64)))

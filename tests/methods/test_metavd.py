@@ -263,7 +263,7 @@ def merged(fields: dict[str, Any], up: Posterior, ids: list[int], sizes: list[in
     """The server before and after the uploads of two clients of three."""
     federation = toy.federation("metavd", fields)
     server = start(federation).server
-    cohort = Cohort(torch.tensor(ids), torch.tensor(sizes), 3)
+    cohort = Cohort(torch.tensor(ids), torch.tensor(sizes), 3, 3)
     return server, federation.method.merge(server, up, cohort, torch.tensor(0))
 
 
@@ -298,7 +298,7 @@ def test_part_of_the_way_and_momentum() -> None:
     fields = preset("metavd", "paper", server_lr=0.5, momentum=0.9, weighting="uniform")
     federation = toy.federation("metavd", fields)
     first, one = merged(fields, uploads(), [0, 2], [1, 4])
-    two = federation.method.merge(one, uploads(), Cohort(torch.tensor([0, 2]), torch.tensor([1, 4]), 3),
+    two = federation.method.merge(one, uploads(), Cohort(torch.tensor([0, 2]), torch.tensor([1, 4]), 3, 3),
                                   torch.tensor(0))  # fmt: skip
     w = first.weights["head.bias"]
     half = w - 0.5 * (w - 2)

@@ -35,8 +35,9 @@ def own_data(data: Resident, client: int) -> tuple[torch.Tensor, torch.Tensor]:
     return data.inputs[rows].double(), data.labels[rows]
 
 
-def dense_features(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    hidden = (x.flatten(1) @ weights["hidden0.weight"].T + weights["hidden0.bias"]).clamp_min(0)
+def dense_features(weights: dict[str, torch.Tensor], x: torch.Tensor, embedding: str = "linear") -> torch.Tensor:
+    hidden = x.flatten(1) @ weights["hidden0.weight"].T + weights["hidden0.bias"]
+    hidden = hidden if embedding == "linear" else hidden.clamp_min(0)
     return hidden / hidden.square().sum(1, keepdim=True).sqrt().clamp_min(1e-12)
 
 
@@ -74,7 +75,7 @@ def plain_visit(
     )
     for number in range(fields["inner_steps"]):
         step_key = rng.fold(key, number)
-        z = dense_features(moving, x)
+        z = dense_features(moving, x, fields["embedding"])
         tree = class_tree(z.detach(), y, toy.CLASSES)
         second = second_half(y, toy.CLASSES, rng.generator(rng.fold(step_key, 0)))
         loss = torch.zeros((), dtype=torch.float64)
@@ -95,10 +96,12 @@ def plain_visit(
     return {name: w.detach() for name, w in moving.items()}
 
 
-@pytest.mark.parametrize("clip", [50.0, 0.02])
-@pytest.mark.parametrize("name", ["paper", "reference"])
-def test_rounds_are_those_of_a_plain_loop(name: str, clip: float) -> None:
-    fields = preset("pfedgp", name, inner_steps=2, clip=clip, chains=3, sweeps=2)
+@pytest.mark.parametrize(
+    ("name", "clip", "embedding"),
+    [("paper", 50.0, "linear"), ("paper", 0.02, "activated"), ("reference", 50.0, "activated")],
+)
+def test_rounds_are_those_of_a_plain_loop(name: str, clip: float, embedding: str) -> None:
+    fields = preset("pfedgp", name, inner_steps=2, clip=clip, chains=3, sweeps=2, embedding=embedding)
     federation = toy.federation("pfedgp", fields)
     weights = start(federation).server.weights
     assert list(weights) == ["hidden0.weight", "hidden0.bias"], "the head is not shared"
@@ -303,8 +306,10 @@ def test_the_notice_says_n_and_its_cube() -> None:
     method = toy.federation("pfedgp", preset("pfedgp", "paper")).method
     assert method.notice is not None
     # 20 chains: 5 sweeps of a third of a cube and about 4 cubes for the prediction and its gradient, on half of the
-    # samples, and the nodes below the root a third of that more: 18.9 n^3 a client. Tests: 30 * 6 / 3 * 4 / 3 = 80 n^3.
-    text = method.notice(torch.tensor([100, 100, 200]), 2)
+    # samples, and the nodes below the root a third of that more: 18.9 n^3 a client.
+    text = method.notice(torch.tensor([100, 100, 200]), torch.tensor([600, 0, 0]), 2)
     assert "n = 200, n^3 = 8.0e+06" in text
     assert "a round of 2 clients takes about 1e+08 floating point operations" in text
-    assert "a test of all 3 about 8e+08" in text
+    # 30 chains: 5 sweeps, 30 * 5 / 3 * 4 / 3 = 66.7 n^3, together 6.7e8. The first client's 600 tests are two blocks,
+    # 30 * 2 / 3 * 4 / 3 = 26.7 n^3 = 2.7e7, and 30 * 1.5 * 600 n^2 = 2.7e8.
+    assert "a test of all 3 about 1e+09" in text

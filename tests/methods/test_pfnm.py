@@ -52,7 +52,7 @@ def merged(
     population = population or len(networks)
     server = server or method.init(torch.tensor(1), population)
     samples = torch.tensor(counts or [[10] * CLASSES] * len(networks))
-    cohort = Cohort(places, samples.sum(1), population)
+    cohort = Cohort(places, samples.sum(1), population, population)
     found: Server = method.merge(server, Up(trees.stack(networks), samples), cohort, KEY)
     return found
 

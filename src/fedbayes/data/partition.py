@@ -12,7 +12,11 @@ from fedbayes.data.draws import Draws
 from fedbayes.data.rules import dirichlet, feduab, iid, labels, pfedbayes, power_law, users
 from fedbayes.data.rules.types import SERVER, VALIDATION, ClientIndices, Indices, Samples, floor, require
 from fedbayes.reading import ConfigError
-from fedbayes.split_rules import SHARED_SAMPLES, ClassFacts, JoinedSplit, Split
+from fedbayes.split_rules import SHARED_SAMPLES, ClassFacts, JoinedSplit, Pool, Split
+from fedbayes.split_rules.facts import share_of
+
+# The two parts that the server takes its share of.
+PARTS: tuple[Pool, ...] = ("train", "test")
 
 
 def samples_of(
@@ -71,10 +75,16 @@ def partition(samples: Samples, split: Split, seed: int) -> ClientIndices:
 
 
 def server_samples(samples: Samples, split: Split, seed: int) -> Indices:
-    """What the server holds: a random share of all samples, rounded down, in the dataset's order."""
-    everything = np.arange(len(samples.labels))
-    count = floor(split.server_share * len(everything))
-    return np.sort(Draws(seed, 0, SERVER).shuffle(everything)[:count]) if count else everything[:0]
+    """What the server holds: a random share of each class in either part, rounded down, in the dataset's order.
+
+    By class, so that planning knows what is left of each.
+    """
+    held = [
+        Draws(seed, label, SERVER, part).shuffle(rows)[: share_of(len(rows), split.server_share)]
+        for part, pool in enumerate(PARTS)
+        for label, rows in enumerate(samples.by_class(pool))
+    ]
+    return np.sort(np.concatenate(held))
 
 
 def _make(samples: Samples, split: Split, seed: int) -> ClientIndices:

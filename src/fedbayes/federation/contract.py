@@ -58,6 +58,7 @@ class Cohort(NamedTuple):
     ids: Tensor
     sizes: Tensor
     population: int
+    trained: int  # clients of the population that ever train: all but newcomers
     unlabeled: Tensor | None = None  # inputs that the server holds itself, where the split gives it some
 
 
@@ -107,5 +108,6 @@ class Method(NamedTuple):
     traceable: bool = True  # False: cannot be vmapped, always the loop
     traits: Callable[[Client], dict[str, Tensor]] | None = None  # scalars to record of each client's state at the end
     freezes_shared: bool = False  # whether `newcomer` trains a private part and leaves what is shared alone
-    # A sentence on what a run will cost, shown before it starts: from all clients' sizes and how many train in a round.
-    notice: Callable[[Tensor, int], str] | None = None
+    # A sentence on what a run will cost, shown before it starts: by all clients' sizes,
+    # of training and of test samples, and how many train in a round.
+    notice: Callable[[Tensor, Tensor, int], str] | None = None

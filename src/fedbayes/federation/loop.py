@@ -138,12 +138,12 @@ def merge(federation: Federation, server: Server, up: Up, chosen: Tensor, round_
     """The server after the uploads of the chosen clients, stacked over replicates where there are several."""
     method, sizes, key = federation.method, federation.data.train.sizes[chosen], federation.key("merge")
     if federation.replicates == 1:
-        cohort = Cohort(chosen, sizes, federation.population, federation.data.unlabeled)
+        cohort = Cohort(chosen, sizes, federation.population, len(federation.trained), federation.data.unlabeled)
         return method.merge(server, up, cohort, rng.fold(key, round_))
     shape = (federation.replicates, federation.clients_per_round)
 
     def one(server: Server, up: Up, ids: Tensor, sizes: Tensor, key: Tensor) -> Server:
-        return method.merge(server, up, Cohort(ids, sizes, federation.population), key)
+        return method.merge(server, up, Cohort(ids, sizes, federation.population, federation.population), key)
 
     ids = (chosen % federation.population).view(shape)
     by_replicate = trees.each(lambda leaf: leaf.view(*shape, *leaf.shape[1:]), up)

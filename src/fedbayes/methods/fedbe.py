@@ -152,7 +152,7 @@ def pseudo_labels(teachers: list[Params], network: Network, x: Tensor, temperatu
 
 def distil(config: Config, network: Network, start: Params, x: Tensor, targets: Tensor, key: Key) -> Params:
     """The mean of the student's weights along SGD on the pseudo-labels."""
-    descent = optimiser("sgd", config.student_lr, config.student_momentum, config.student_decay)
+    descent = optimiser("sgd", config.student_lr, config.student_momentum, config.student_decay, decays_biases=True)
     weights, state = start, descent.start(start)
     mean, counted, step = {name: torch.zeros_like(w) for name, w in start.items()}, 0, 0
     for epoch in range(config.epochs):

@@ -16,15 +16,18 @@ Deviations: [P] is the text, [C] the authors' code nkotelevskii/FedPop@5980bfe, 
        mean-field Gaussian over the head, trained by backprop [B] -> `personal`.
     2. Shared steps: the server's, $\phi \leftarrow \phi - \eta \frac{N}{S} \sum_i \bar g_i$ [P]; steps of RMSprop at
        client after client [C]: with `shared: local` a client steps $\phi$ itself and the server averages what comes
-       back, so that one client a round (training.clients_per_round: 1) is [C]'s order. RMSprop's state travels along.
+       back, so that one client a round (training.clients_per_round: 1) is [C]'s order, where RMSprop's state travels
+       along. In [B] each client has one Adam for the whole run -> `optimiser_state`.
     3. The prior's mean and one standard deviation are learnt [P]; N(0, 1) for ever [C, B] -> `prior`.
     4. A step sees all of a client's data [C] or a batch, scaled to all [D] -> `data`.
     5. Predictions average over the last heads of a client's chain [P]; the last one alone [C] -> `heads`.
     6. Step sizes of [P] are not known to us; `step_size` and `lr` of preset `paper` are ours.
-    7. A newcomer runs a chain of its own on the body as it is.
+    7. [B] holds the Gaussian head against what it was a batch before; here it is held against N(0, prior_std^2) [D].
+    8. A newcomer runs a chain of its own on the body as it is.
 
-A visit reports the step size and, for the Langevin chain, the effective number of its samples behind the burn-in:
-$n (1 - r) / (1 + r)$ with the lag-one autocorrelation $r$, the mean over the head's numbers.
+A visit reports the step size and, for the Langevin chain, how many independent samples the whole chain so far is worth
+(behind the burn-in of each visit): $n (1 - r) / (1 + r)$ with the lag-one autocorrelation $r$, the mean over the head's
+numbers. The body moves meanwhile, so it is a bound for the chain's own mixing rather than a count.
 
 Reduces to: gradient descent of the body on the sum of all clients' losses when step_size is 0, steps 1, burn_in 0,
 prior_weight 0, shared `server`, data `full`, prior `fixed` and all clients take part.
@@ -75,16 +78,25 @@ class Config(MethodConfig):
     shared_optimiser: Literal["sgd", "rmsprop", "adam"] = Field(description="Of the body's steps at a client.")
     lr: float = Field(ge=0, description="Step size of the body.")
     lr_prior: float = Field(ge=0, description="Step size of the prior.")
+    optimiser_state: Literal["fresh", "kept", "sent"] = Field(
+        description="Of steps at a client: new at every visit, kept by the client, or the body's sent along with it."
+    )
     heads: PositiveInt = Field(description="Last heads of the chain that a prediction averages over.")
     noise_std: float = Field(ge=0, description="Spread of the chain's noise, or of the Gaussian's.")
 
     @model_validator(mode="after")
     def fits_together(self) -> Config:
-        """A chain must outlast its burn-in, and a Gaussian has no chain."""
+        """A chain must outlast its burn-in, a Gaussian has no chain, and fields that would do nothing are refused."""
         if self.burn_in >= self.steps:
             raise ValueError(f"burn_in: found {self.burn_in}; expected less than the {self.steps} steps")
         if self.personal == "mean-field" and (self.shared == "server" or self.prior == "learned"):
             raise ValueError("`personal: mean-field` goes with `shared: local` and `prior: fixed`, as BPFed runs it")
+        if self.shared == "local" and self.prior == "learned":
+            raise ValueError("`prior: learned` needs a server that steps it: `shared: server`")
+        if self.shared == "server" and (self.shared_optimiser != "sgd" or self.optimiser_state == "sent"):
+            raise ValueError("`shared: server` takes plain steps: `shared_optimiser: sgd` and no state that is sent")
+        if self.personal == "adam" and self.noise_std:
+            raise ValueError("`personal: adam` has no noise: `noise_std: 0`")
         return self
 
 
@@ -105,11 +117,11 @@ class Server(NamedTuple):
 
 
 class Down(NamedTuple):
-    """What a client is sent."""
+    """What a client is sent; a fixed prior need not be."""
 
     body: Params
     optimiser: OptimiserState
-    prior: Prior
+    prior: Prior | tuple[()]
 
 
 class Up(NamedTuple):
@@ -117,23 +129,25 @@ class Up(NamedTuple):
 
     body: Params
     optimiser: OptimiserState
-    prior: Prior
+    prior: Prior | tuple[()]
 
 
 class Client(NamedTuple):
-    """The last heads of the chain `[head, number]`; of a Gaussian its mu and rho."""
+    """The last heads of the chain `[head, number]` (of a Gaussian mu and rho), its sums, optimisers' states."""
 
     heads: Tensor
+    chain: Trail | tuple[()]
+    optimisers: tuple[OptimiserState, OptimiserState] | tuple[()]
 
 
 class Trail(NamedTuple):
-    """The chain behind its burn-in in sums: of its heads, of their squares, of neighbours' products; and its ends."""
+    """A chain in sums over its heads' deviations from the first one: of them, their squares, neighbours' products."""
 
     length: Tensor
+    origin: Tensor
     first: Tensor
     second: Tensor
     lagged: Tensor
-    oldest: Tensor
     newest: Tensor
 
 
@@ -146,7 +160,8 @@ class Work(NamedTuple):
     body_state: OptimiserState
     slope: Params  # sum of the body's gradients
     prior: Prior
-    trail: Trail
+    trail: Trail  # of this visit
+    chain: Trail | tuple[()]  # of all visits
     size: Tensor
     meter: Meter
 
@@ -167,26 +182,34 @@ def build(config: Config, network: Network) -> Method:
     def init(key: Key, population: int) -> Server:
         start = network.init(rng.generator(key))
         body, head = part(start, roles.shared), flatten(part(start, roles.private))
-        rho = inverse_softplus(head.new_tensor(config.prior_std))
-        state = on_body.start(body) if config.shared == "local" else {}
-        return Server(body, state, Prior(torch.zeros_like(head), rho), head)
+        state = on_body.start(body) if config.optimiser_state == "sent" else {}
+        return Server(body, state, first_prior(head), head)
+
+    def first_prior(head: Tensor) -> Prior:
+        # One number in a vector: a scalar would take the type of the step sizes.
+        return Prior(torch.zeros_like(head), inverse_softplus(head.new_full((1,), config.prior_std)))
 
     def join(server: Server, facts: Facts, key: Key) -> Client:
+        heads = server.head.expand(config.heads, -1).clone()
         if config.personal == "mean-field":
-            return Client(torch.stack([server.head, torch.full_like(server.head, INITIAL_RHO)]))
-        return Client(server.head.expand(config.heads, -1).clone())
+            heads = torch.stack([server.head, torch.full_like(server.head, INITIAL_RHO)])
+        states = (on_head.start(_named(heads)), on_body.start(server.body)) if config.optimiser_state == "kept" else ()
+        return Client(heads, no_trail(server.head, facts) if config.personal == "langevin" else (), states)
 
     def send(server: Server, client: Tensor) -> Down:
-        return Down(server.body, server.optimiser, server.prior)
+        return Down(server.body, server.optimiser, server.prior if config.prior == "learned" else ())
 
     def begin(down: Down, client: Client, facts: Facts, key: Key) -> Work:
-        last = client.heads[-1]
-        nothing = torch.zeros_like(last)
-        trail = Trail(torch.zeros_like(facts.size), *[nothing] * 5)
-        head_state = on_head.start(_named(client.heads)) if config.personal != "langevin" else {}
+        head_state, body_state = client.optimisers or (on_head.start(_named(client.heads)), on_body.start(down.body))
+        if config.optimiser_state == "sent":
+            body_state = down.optimiser
+        trail = no_trail(client.heads[-1], facts)
         sums = {n: torch.zeros_like(w) for n, w in down.body.items()} if config.shared == "server" else {}
-        meter = new_meter(facts, last.dtype)
-        return Work(client.heads, head_state, down.body, down.optimiser, sums, down.prior, trail, facts.size, meter)
+        prior = down.prior or first_prior(client.heads[-1])
+        meter = new_meter(facts, client.heads.dtype)
+        return Work(
+            client.heads, head_state, down.body, body_state, sums, prior, trail, client.chain, facts.size, meter
+        )
 
     def potential(both: tuple[Params, Params], work: Work, batch: Batch, key: Key) -> Tensor:
         r"""$U(z, \phi)$, up to constants: the data's and the prior's part."""
@@ -204,7 +227,9 @@ def build(config: Config, network: Network) -> Method:
         fit = mean * work.size if config.likelihood == "sum" else mean
         return fit + prior_weight * rest
 
-    def step(samples: bool) -> Phase:
+    def step(samples: bool, alone: bool = False) -> Phase:
+        """Steps of a visit, within the burn-in or behind it; `alone` leaves the body as it is."""
+
         def some(work: Work, batch: Batch, key: Key) -> Work:
             for inner in range(config.inner_steps):
                 work = one(work, batch, key if config.inner_steps == 1 else rng.fold(key, inner))
@@ -216,13 +241,11 @@ def build(config: Config, network: Network) -> Method:
             (grads, head_grads), loss = grad_and_value(potential)(at, work, batch, rng.fold(key, 0))
             heads, head_state = move_head(work, head_grads, rng.fold(key, 1))
             work = work._replace(meter=work.meter.add(loss))
-            if samples and config.shared == "local":
-                body, state = on_body.step(work.body, grads, work.body_state)
-                work = work._replace(body=body, body_state=state)
-            elif samples:
-                work = work._replace(slope={n: work.slope[n] + g for n, g in grads.items()})
+            if samples and not alone:
+                work = shared_step(work, grads)
             if samples:
-                work = work._replace(trail=noted(work.trail, work.heads[-1]))
+                chain = noted(work.chain, work.heads[-1]) if work.chain else work.chain
+                work = work._replace(trail=noted(work.trail, work.heads[-1]), chain=chain)
             return work._replace(heads=heads, head_state=head_state)
 
         count = config.steps - config.burn_in if samples else config.burn_in
@@ -232,6 +255,13 @@ def build(config: Config, network: Network) -> Method:
             return experiment._replace(amount=count, unit="batches", order=order)
 
         return Phase(some, feed)
+
+    def shared_step(work: Work, grads: Params) -> Work:
+        """A step of the body, or one gradient more for the server's."""
+        if config.shared == "server":
+            return work._replace(slope={n: work.slope[n] + g for n, g in grads.items()})
+        body, state = on_body.step(work.body, grads, work.body_state)
+        return work._replace(body=body, body_state=state)
 
     def move_head(work: Work, grads: Params, key: Key) -> tuple[Tensor, OptimiserState]:
         """The chain's next head, behind the ones that are kept; or one step of Adam."""
@@ -249,23 +279,27 @@ def build(config: Config, network: Network) -> Method:
     def end(work: Work) -> tuple[Client, Up, dict[str, Tensor]]:
         count, info = work.trail.length.clamp_min(1), work.meter.info()
         info["step_size"] = torch.full_like(work.meter.loss, config.step_size)
-        if config.personal == "langevin":
-            info["effective_samples"] = effective_samples(work.trail)
+        if work.chain:
+            info["effective_samples"] = effective_samples(work.chain)
+        states = (work.head_state, work.body_state) if config.optimiser_state == "kept" else ()
+        client = Client(work.heads, work.chain, states)
         if config.shared == "local":
-            return Client(work.heads), Up(work.body, work.body_state, work.prior), info
+            return client, Up(work.body, work.body_state if config.optimiser_state == "sent" else {}, ()), info
         mean = {n: g / count for n, g in work.slope.items()}
-        return Client(work.heads), Up(mean, {}, prior_slope(work.prior, work.trail)), info
+        slope_of_prior = prior_slope(work.prior, work.trail) if config.prior == "learned" else ()
+        return client, Up(mean, {}, slope_of_prior), info
 
     def merge(server: Server, up: Up, cohort: Cohort, key: Key) -> Server:
         """Body and prior along the chains' mean gradients, as if all N clients had sent theirs."""
         uniform = shares(cohort, "uniform", dtype_of(up.body))
         if config.shared == "local":
-            return server._replace(body=weighted_mean(up.body, uniform), optimiser=weighted_mean(up.optimiser, uniform))
+            mean = weighted_mean(up, uniform)
+            return server._replace(body=mean.body, optimiser=mean.optimiser)
         total = weighted_mean(up, uniform)
-        body = {n: w - lr * cohort.population * total.body[n] for n, w in server.body.items()}
+        body = {n: w - lr * cohort.trained * total.body[n] for n, w in server.body.items()}
         if config.prior == "fixed":
             return server._replace(body=body)
-        moved = (v - lr_prior * cohort.population * g for v, g in zip(server.prior, total.prior, strict=True))
+        moved = (v - lr_prior * cohort.trained * g for v, g in zip(server.prior, total.prior, strict=True))
         return server._replace(body=body, prior=Prior(*moved))
 
     def models(work: Work) -> dict[str, tuple[Params, Tensor]]:
@@ -283,30 +317,39 @@ def build(config: Config, network: Network) -> Method:
 
         return torch.vmap(forward)(heads)
 
-    phases = (*((step(False),) if config.burn_in else ()), step(True))
+    def phases(alone: bool = False) -> tuple[Phase, ...]:
+        return (*((step(False, alone),) if config.burn_in else ()), step(True, alone))
+
     return Method(
         init=init,
         join=join,
         send=send,
-        train=Visit(begin, phases, end),
+        train=Visit(begin, phases(), end),
         merge=merge,
         adapt=Visit(begin, (), models),
-        newcomer=Visit(begin, phases, models),
+        newcomer=Visit(begin, phases(alone=True), models),
         common=None,
         predict=predict,
+        freezes_shared=True,
     )
+
+
+def no_trail(head: Tensor, facts: Facts) -> Trail:
+    """Before the first head."""
+    return Trail(torch.zeros_like(facts.size), *[torch.zeros_like(head)] * 5)
 
 
 def noted(trail: Trail, head: Tensor) -> Trail:
     """With one head more."""
-    begun = trail.length > 0
+    origin = torch.where(trail.length > 0, trail.origin, head)
+    away = head - origin
     return Trail(
         trail.length + 1,
-        trail.first + head,
-        trail.second + head**2,
-        trail.lagged + trail.newest * head,
-        torch.where(begun, trail.oldest, head),
-        head,
+        origin,
+        trail.first + away,
+        trail.second + away**2,
+        trail.lagged + trail.newest * away,
+        away,
     )
 
 
@@ -315,9 +358,9 @@ def effective_samples(trail: Trail) -> Tensor:
     count = trail.length.clamp_min(1).to(trail.first.dtype)
     mean = trail.first / count
     around = trail.second - count * mean**2
-    # The first head has no neighbour before it, so `lagged` has count - 1 products.
-    together = trail.lagged - mean * (2 * trail.first - trail.oldest - trail.newest) + (count - 1) * mean**2
-    still = around <= torch.finfo(mean.dtype).eps * trail.second
+    # The first head has no neighbour before it, so `lagged` has count - 1 products; its own deviation is 0.
+    together = trail.lagged - mean * (2 * trail.first - trail.newest) + (count - 1) * mean**2
+    still = around <= 0
     r = torch.where(still, torch.ones_like(mean), together / torch.where(still, torch.ones_like(mean), around))
     return (count * (1 - r.clamp(0, 1)) / (1 + r.clamp(0, 1))).mean()
 
@@ -326,9 +369,10 @@ def prior_slope(prior: Prior, trail: Trail) -> Prior:
     r"""Gradient of $-\log p(z | \beta)$ in $\beta$, the mean over the chain."""
     count, sigma = trail.length.clamp_min(1), softplus(prior.rho)
     mean, square = trail.first / count, trail.second / count
-    spread = square - 2 * mean * prior.mu + prior.mu**2
-    in_sigma = (1 / sigma - spread / sigma**3).sum()
-    return Prior((prior.mu - mean) / sigma**2, in_sigma * slope(prior.rho))
+    gap = trail.origin - prior.mu
+    spread = square + 2 * mean * gap + gap**2
+    in_sigma = (1 / sigma - spread / sigma**3).sum(-1, keepdim=True)
+    return Prior(-(gap + mean) / sigma**2, in_sigma * slope(prior.rho))
 
 
 def _named(heads: Tensor) -> Params:

@@ -11,8 +11,9 @@ Notation: features $z$, L2-normalised -> `embed`; tree -> `ClassTree`, whose lef
 $K$ -> `Rbf`; $f, \kappa, \Omega$ as in `bayes/gp_classifier.py`.
 
 Deviations: [P] is the text, [C] IdanAchituve/pFedGP@38d833c, [D] ours where what we have of both is silent.
-    1. The features are what enters the experiment's head, so that every network serves; the head has no use and is
-       neither kept nor sent. [C] has an embedding of 84 behind two convolutions of its own.
+    1. The features are what the last layer before the experiment's head gives, without its activation as in [C]
+       -> `embedding: linear`, or with it -> `activated`. So every network serves; the head has no use and is neither
+       kept nor sent. [C] has an embedding of 84 behind two convolutions of its own.
     2. Probability of a node's left side: $E[\sigma(f_*)]$, the predictive integral [D]; [C] takes $\exp E[\log
        \sigma(f_*)]$, which is smaller, so that the right side gains -> `link`.
     3. The tree is made anew in every step, of all the client's data; [C] once a visit, which is the same with one inner
@@ -33,7 +34,7 @@ Reduces to: with lr = 0, each client by itself, a GP classifier on the initial n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
@@ -57,6 +58,9 @@ from fedbayes.parts.weights import Meter, dtype_of, new_meter
 from fedbayes.reading import ConfigError
 from fedbayes.tensors import Op, Params
 
+# Test samples that an evaluation predicts at once, for the estimate of its cost alone.
+BLOCK = 500
+
 
 class Config(MethodConfig):
     """Fields of pFedGP."""
@@ -73,6 +77,7 @@ class Config(MethodConfig):
     chains: PositiveInt = Field(description="Chains of a node in training.")
     test_chains: PositiveInt = Field(description="Chains of a node in a test.")
     link: Link = Field(description="What is averaged over f: the probability, or its logarithm.")
+    embedding: Literal["linear", "activated"] = Field(description="Features before the last activation, or behind it.")
     weighting: Weighting = Field(description="Weights of the mean: n_i / n, or 1 / S.")
 
 
@@ -130,11 +135,15 @@ def build(config: Config, network: Network) -> Method:
         return Client()
 
     def embed(weights: Params, x: Tensor) -> Tensor:
-        """Normalised inputs of the head, `[sample, dim]`."""
+        """Normalised features, `[sample, dim]`."""
         below = plain(weights)
+        before: Params = {}
 
         def layer(name: str, op: Op, inputs: Tensor) -> Tensor:
-            return inputs if name == network.layers[-1] else below(name, op, inputs)
+            if name == network.layers[-1]:
+                return before["last"].flatten(1) if config.embedding == "linear" else inputs
+            before["last"] = below(name, op, inputs)
+            return before["last"]
 
         return F.normalize(network.apply(layer, x), dim=-1)
 
@@ -227,20 +236,24 @@ def build(config: Config, network: Network) -> Method:
     def end(work: Work) -> tuple[Client, Params, dict[str, Tensor]]:
         return Client(), work.weights, work.meter.info()
 
-    def notice(sizes: Tensor, clients_per_round: int) -> str:
+    def notice(sizes: Tensor, tests: Tensor, clients_per_round: int) -> str:
         """What the cubes cost, for balanced trees, where all nodes below the root cost a third of it.
 
         A sweep factorises one matrix, n^3 / 3; a prediction with its gradient takes about 4 n^3. In training both are
-        on half of the samples.
+        on half of the samples. A test factorises once more for each block of test samples, and solves n^2 for each of
+        them: at the root, and for half as many samples at the nodes below it.
         """
         cubes, largest = sizes.double() ** 3, int(sizes.max())
         trained = config.inner_steps * config.chains * (config.sweeps / 3 + 4) / 8 * 4 / 3
-        tested = config.test_chains * (config.sweeps + 1) / 3 * 4 / 3
+        blocks = (tests / BLOCK).ceil()
+        tested = config.test_chains * (
+            cubes * (config.sweeps + blocks) / 3 * 4 / 3 + sizes.double() ** 2 * tests.double() * 3 / 2
+        )
         return (
             f"pFedGP factorises covariances of all of a client's samples: the largest client has n = {largest}, "
             f"n^3 = {float(largest) ** 3:.1e}; a round of {clients_per_round} clients takes about "
             f"{clients_per_round * trained * float(cubes.mean()):.0e} floating point operations, a test of all "
-            f"{len(sizes)} about {tested * float(cubes.sum()):.0e}"
+            f"{len(sizes)} about {float(tested.sum()):.0e}"
         )
 
     conditioned = Visit(begin, (Phase(look, _whole(1)),), models)

@@ -17,7 +17,8 @@ Deviations: [C] is IBM/probabilistic-federated-neural-matching@f44cf42, [D] our 
        of that class [C]; a class that nobody has keeps its prior mean.
     3. New neurons stop at `max_neurons`; [C] adds one more whenever it is there.
     4. Clients without an assignment are matched once, then all are taken out and matched anew `sweeps` times [C]. The
-       orders are random; they are drawn for clients sorted by class counts, so that their numbers play no part [D].
+       orders are random; they are drawn for clients sorted by class counts, so that their numbers play no part
+       unless counts are equal [D].
     5. A client that is not in a round counts with its last upload and assignment, and J is the number of clients that
        have uploaded [D]; in [C] all are in every round.
     6. The pull is towards 0 in the first round, then towards the weights received; it is multiplied by `reg_decay` from

@@ -106,6 +106,8 @@ def resident(
     if shift_file is not None:
         shift = NoisyClients.model_validate(spec["shift"])
         inputs = shifted(dataset, split_file, shift, spec["seed"], shift_file)
+    # What the server has seen is not tested on.
+    tests_whole = spec["protocol"].get("gm_tests") == "whole"
     return lay_out(
         inputs,
         dataset.labels,
@@ -115,7 +117,7 @@ def resident(
         prepare=prepared(spec["preprocess"], dataset),
         device=device,
         augment=crop_and_flip if spec["preprocess"].get("augment") else None,
-        whole=dataset_samples(dataset).rows("test") if spec["protocol"].get("gm_tests") == "whole" else None,
+        whole=np.setdiff1d(dataset_samples(dataset).rows("test"), server) if tests_whole else None,
         server=server if len(server) else None,
     )
 

@@ -141,7 +141,8 @@ class _Session:
         if federation.method.notice is None:
             return
         training = federation.clients_per_round if federation.trains == "selected" else len(federation.trained)
-        line = f"run {self.run.id}: {federation.method.notice(federation.data.train.sizes, training)}"
+        sizes, tests = federation.data.train.sizes, federation.data.test.sizes
+        line = f"run {self.run.id}: {federation.method.notice(sizes, tests, training)}"
         LOG.info(line)
         self.show(line)
 

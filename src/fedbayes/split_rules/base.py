@@ -38,7 +38,7 @@ class SplitRecord(Record):
         0.0, ge=0, lt=1, description="Share of each client's training samples set aside for validation, rounded down."
     )
     server_share: float = Field(
-        0.0, ge=0, lt=1, description="Share of all samples that the server holds, unlabeled, before any are dealt out."
+        0.0, ge=0, lt=1, description="Share of each class that the server holds, unlabeled, before any are dealt out."
     )
 
     @model_serializer(mode="wrap")
@@ -62,6 +62,7 @@ class SplitRecord(Record):
 
     def objection(self, facts: ClassFacts) -> str | None:
         """Why a dataset cannot be split so, or None."""
+        facts = facts.without(self.server_share)
         if any(pool != "all" for pool in self.pools) and facts.test_per_class is None:
             return "it deals out the training and the test part, but the dataset has no test part of its own"
         if self.population is not None and (objection := self.objection_to_newcomers(self.population)):

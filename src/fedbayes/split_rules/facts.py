@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -10,6 +11,11 @@ from pydantic import Field, PositiveInt, model_validator
 from fedbayes.record import Record
 
 Pool = Literal["all", "train", "test"]
+
+
+def share_of(count: int, share: float) -> int:
+    """A share of a number of samples, rounded down; 0.1 * 1200 counts as 120, whatever its last binary digit."""
+    return math.floor(share * count + 1e-9)
 
 
 class ClassFacts(Record):
@@ -46,6 +52,19 @@ class ClassFacts(Record):
                 if test >= whole:
                     raise ValueError(f"test_per_class leaves class {label} no training sample: {test} of {whole}")
         return self
+
+    def without(self, share: float) -> ClassFacts:
+        """What is left of each class when a share of it, rounded down, is taken from either part."""
+        if not share or self.per_class is None:
+            return self
+        tests = self.test_per_class or (0,) * self.classes
+        trains = [whole - test for whole, test in zip(self.per_class, tests, strict=True)]
+        left = [tuple(n - share_of(n, share) for n in part) for part in (trains, tests)]
+        return ClassFacts(
+            classes=self.classes,
+            per_class=tuple(train + test for train, test in zip(*left, strict=True)),
+            test_per_class=left[1] if self.test_per_class else None,
+        )
 
     def counts(self, pool: Pool) -> tuple[int, ...] | None:
         """Samples of each class in a part; None where that is not known."""
