@@ -613,7 +613,7 @@ def _runs_at(scale: ScaleChanges | PaperScale, experiment: str, setting: str, me
 def reduction(exact: dict[str, Any], actual: dict[str, Any]) -> str:
     """What a scale changed, in words made from the two specifications: `rounds 20 (paper 800)`."""
     changes = []
-    for section in ("split", "training", "local", "protocol"):
+    for section in ("split", "training", "local", "protocol", "method"):
         for key in exact[section] | actual[section]:
             ours, theirs = (spec[section].get(key) for spec in (actual, exact))
             if ours != theirs:

@@ -119,6 +119,8 @@ def test_a_picture_for_each_split_says_which_settings_share_it() -> None:
     assert pictures["mnist-small"].titles == {
         "table1/mnist-small": "MNIST small",
         "table1/mnist-small-batch20": "MNIST small, batch 20",
+        "table1-bnfed/mnist-small-unit": "MNIST small",
+        "table1-pfedgp/mnist-small": "MNIST small",
     }
     first = {plan.split_file(run) for run in plan.runs.values() if run.spec["seed"] == 4}
     assert {plan.split_file(picture.run) for picture in pictures.values()} == first
@@ -222,6 +224,14 @@ def row(**keys: Any) -> Any:
          ["scales.smoke.split.pfedbayes", "expected keys and values; found 5"]),
         (PAPER, at("scales", "smoke", "split", value={"pfedbayes": {"clientz": 5}}),
          ["scales.smoke.split.pfedbayes.clientz: unknown key", "did you mean 'clients'?"]),
+        (PAPER, at("scales", "smoke", "set", value={"fedavgg": {"lr": 0.1}}),
+         ["scales.smoke.set", "unknown method: found 'fedavgg'", "did you mean 'fedavg'?"]),
+        (PAPER, at("scales", "smoke", "set", value={"fedavg": {"lrr": 0.1}}),
+         ["scales.smoke.set.fedavg.lrr: unknown key", "did you mean 'lr'?"]),
+        (PAPER, at("experiments", "table1", "methods", "FedAvg", value={"method": "fedbe"}),
+         ["settings.mnist-small / methods.FedAvg / split.server_share: found 0.0", "the method fedbe needs more"]),
+        (PAPER, at("experiments", "table1", "settings", "mnist-large", "split", "server_share", value=0.2),
+         ["settings.mnist-large", "cannot be made from 'mnist'"]),
         (PAPER, at("scales", "smoke", "training", value={"round": 5}),
          ["scales.smoke.training.round: unknown key", "did you mean 'rounds'?"]),
         (PAPER, at("experiments", "table1", "protocol", value={"models": ["gm"], "every": 100, "window": [701, 750]}),
@@ -331,9 +341,9 @@ def test_a_shift_is_part_of_a_runs_name_and_its_samples_are_made_once_a_seed(clo
                    with_shift(), with_shift(choice="replacement"), with_shift(severities=[1, 2])):  # fmt: skip
         edit(clone, PAPER, change)
         plan = load_plan({"scale": scale, "papers": ["pfedbayes"]}, clone)
-        names.append(frozenset(cell.run.id for cell in plan.cells if cell.setting == "mnist-small"))
+        cells = [c for c in plan.cells if (c.experiment, c.setting) == ("table1", "mnist-small")]
+        names.append(frozenset(cell.run.id for cell in cells))
     assert len(set.union(*map(set, names))) == sum(map(len, names))
-    cells = [cell for cell in plan.cells if cell.setting == "mnist-small"]
     spec = cells[0].run.spec["shift"]
     assert spec == SHIFT | {"severities": [1, 2], "wraps_around": False}
     folder = cells[0].run.split_stem.rsplit("/", 1)[0]
@@ -425,3 +435,14 @@ def test_planning_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_scale_may_change_a_method_s_fields_and_says_so(clone: Path) -> None:
+    def fedavg() -> list[Any]:
+        plan = load_plan({"scale": "smoke", "papers": ["pfedbayes"]}, clone)
+        return [cell for cell in plan.cells if cell.method == "FedAvg"]
+
+    assert {cell.run.spec["method"]["lr"] for cell in fedavg()} == {0.01}
+    edit(clone, PAPER, at("scales", "smoke", "set", value={"fedavg": {"lr": 0.25}}))
+    assert {cell.run.spec["method"]["lr"] for cell in fedavg()} == {0.25}
+    assert all("lr 0.25 (paper 0.01)" in cell.reduction for cell in fedavg())
