@@ -213,6 +213,9 @@ class Setting(Record):
     shift: NoisyClients | None = Field(None, description="How clients' inputs differ; absent: they are as fetched.")
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     methods: Names | None = Field(None, description="Methods run in this setting; absent means all.")
+    set: dict[str, Any] = Field(
+        default_factory=dict, description="Fields of its methods that this setting changes, as tables of tuning do."
+    )
     variant: str = Field("", description="How this reading of the paper differs from the main one; empty for that.")
 
 

@@ -460,7 +460,8 @@ class _Planner:
         }
         split = self.split(where, setting.split, scale)
         self.check_fit(where, split, dataset, facts, sections)
-        method = self.method(where, entry, preset, scale)
+        changes = entry.set | setting.set | scale.set.get(entry.method, {})
+        method = self.method(where, entry, preset, changes)
         needed = self.schema["methods"][entry.method].get("needs")
         if needed and not getattr(split, needed):
             found = f"found {getattr(split, needed)}; the method {entry.method} needs more than that"
@@ -562,8 +563,8 @@ class _Planner:
                 raise complain(where.file, f"{at}.{key}", f"found {len(values)} values; {allowed}")
         return preprocess.model_dump(mode="json")
 
-    def method(self, where: _Where, entry: MethodEntry, preset: str, scale: ScaleChanges) -> dict[str, Any]:
-        """The method's fields: the preset's values, changed by the entry's `set` and by the scale's."""
+    def method(self, where: _Where, entry: MethodEntry, preset: str, changes: dict[str, Any]) -> dict[str, Any]:
+        """The method's fields: the preset's values, changed by `set` of the entry, of the setting and of the scale."""
         at = f"experiments.{where.experiment}.methods.{where.method}"
         known = self.schema["methods"]
         if entry.method not in known:
@@ -580,7 +581,7 @@ class _Planner:
         presets = self.presets[entry.method]
         if preset not in presets.presets:
             raise complain(where.file, f"{at}.presets", "unknown preset: " + choice(preset, presets.presets))
-        values = presets.presets[preset] | entry.set | scale.set.get(entry.method, {})
+        values = presets.presets[preset] | changes
         return {"name": entry.method} | fill(known[entry.method], values, where.file, f"{at}.set")
 
     def marks(self, method: dict[str, Any]) -> str:
