@@ -41,7 +41,7 @@ def snakemake(
         env=clean | {"PYTHONPATH": str(folder / "src")} | environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=880,
     )
     if check and done.returncode != 0:
         raise AssertionError(f"snakemake {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
