@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from fedbayes.data.draws import Draws
 from fedbayes.data.rules import dirichlet, feduab, iid, labels, pfedbayes, power_law, users
-from fedbayes.data.rules.types import SERVER, VALIDATION, ClientIndices, Indices, Samples, floor, require
+from fedbayes.data.rules.types import SERVER, VALIDATION, ClientIndices, Indices, Samples, require
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import SHARED_SAMPLES, ClassFacts, JoinedSplit, Pool, Split
-from fedbayes.split_rules.facts import share_of
+from fedbayes.split_rules.facts import floor
 
 # The two parts that the server takes its share of.
 PARTS: tuple[Pool, ...] = ("train", "test")
@@ -80,7 +80,7 @@ def server_samples(samples: Samples, split: Split, seed: int) -> Indices:
     By class, so that planning knows what is left of each.
     """
     held = [
-        Draws(seed, label, SERVER, part).shuffle(rows)[: share_of(len(rows), split.server_share)]
+        Draws(seed, label, SERVER, part).shuffle(rows)[: floor(split.server_share * len(rows))]
         for part, pool in enumerate(PARTS)
         for label, rows in enumerate(samples.by_class(pool))
     ]

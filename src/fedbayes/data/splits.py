@@ -59,7 +59,7 @@ def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
     """The content of a split file."""
     dataset = load(dataset_folder)
     samples = dataset_samples(dataset)
-    clients, server = partition(samples, split, seed), server_samples(samples, split, seed)
+    clients = partition(samples, split, seed)
     manifest = {
         "dataset": dataset.manifest["name"],
         "dataset_sha256": dataset.manifest["sha256"],
@@ -71,6 +71,7 @@ def split_bytes(dataset_folder: Path, split: Split, seed: int) -> bytes:
     }
     arrays: dict[str, NDArray[Any]] = {}
     if split.server_share:
+        server = server_samples(samples, split, seed)
         manifest["server"], arrays["server_index"] = len(server), server.astype("<i8")
     for part, indices in clients._asdict().items():
         arrays[f"{part}_index"] = np.concatenate(indices).astype("<i8")
@@ -93,8 +94,7 @@ def read_split(path: Path) -> tuple[ClientIndices, dict[str, Any]]:
 
 def read_server_samples(path: Path) -> Indices:
     """What the server holds by a split file; empty where the split gives it nothing."""
-    _, manifest = read_split(path)
-    return read_npz(path, "server_index")["server_index"] if manifest.get("server") else np.empty(0, np.int64)
+    return read_npz(path).get("server_index", np.empty(0, np.int64))
 
 
 def read_split_of(dataset: Dataset, path: Path) -> ClientIndices:

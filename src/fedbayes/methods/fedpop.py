@@ -172,12 +172,11 @@ def build(config: Config, network: Network) -> Method:
     names = tuple(weights)
     roles = sharing(network, names, "body")
     layout = layout_of(part(weights, roles.private))
-    gamma, lr, lr_prior, prior_weight = (
-        torch.tensor(v, dtype=torch.float64)
-        for v in (config.step_size, config.lr, config.lr_prior, config.prior_weight)
+    lr, lr_prior, prior_weight = (
+        torch.tensor(v, dtype=torch.float64) for v in (config.lr, config.lr_prior, config.prior_weight)
     )
     on_body = optimiser(config.shared_optimiser, config.lr)
-    on_head = optimiser("adam", config.step_size)
+    on_head = optimiser("sgd" if config.personal == "langevin" else "adam", config.step_size)
 
     def init(key: Key, population: int) -> Server:
         start = network.init(rng.generator(key))
@@ -264,17 +263,15 @@ def build(config: Config, network: Network) -> Method:
         return work._replace(body=body, body_state=state)
 
     def move_head(work: Work, grads: Params, key: Key) -> tuple[Tensor, OptimiserState]:
-        """The chain's next head, behind the ones that are kept; or one step of Adam."""
+        """A step of the Gaussian; or the next head, behind the ones that are kept, with the chain's noise."""
+        moved, state = on_head.step(_named(work.heads), grads, work.head_state)
         if config.personal == "mean-field":
-            moved, state = on_head.step(_named(work.heads), grads, work.head_state)
             return moved["z"], state
-        last = work.heads[-1]
-        if config.personal == "adam":
-            moved, state = on_head.step(_named(work.heads), grads, work.head_state)
-            return torch.cat([work.heads[1:], moved["z"][-1:]]), state
-        noise = rng.normal(key, layout.size, last.dtype)
-        new = last - gamma * grads["z"][-1] + config.noise_std * math.sqrt(2 * config.step_size) * noise
-        return torch.cat([work.heads[1:], new[None]]), work.head_state
+        new = moved["z"][-1]
+        if config.personal == "langevin":
+            noise = rng.normal(key, layout.size, new.dtype)
+            new = new + config.noise_std * math.sqrt(2 * config.step_size) * noise
+        return torch.cat([work.heads[1:], new[None]]), state
 
     def end(work: Work) -> tuple[Client, Up, dict[str, Tensor]]:
         count, info = work.trail.length.clamp_min(1), work.meter.info()
@@ -291,15 +288,13 @@ def build(config: Config, network: Network) -> Method:
 
     def merge(server: Server, up: Up, cohort: Cohort, key: Key) -> Server:
         """Body and prior along the chains' mean gradients, as if all N clients had sent theirs."""
-        uniform = shares(cohort, "uniform", dtype_of(up.body))
+        mean = weighted_mean(up, shares(cohort, "uniform", dtype_of(up.body)))
         if config.shared == "local":
-            mean = weighted_mean(up, uniform)
             return server._replace(body=mean.body, optimiser=mean.optimiser)
-        total = weighted_mean(up, uniform)
-        body = {n: w - lr * cohort.trained * total.body[n] for n, w in server.body.items()}
+        body = {n: w - lr * cohort.trained * mean.body[n] for n, w in server.body.items()}
         if config.prior == "fixed":
             return server._replace(body=body)
-        moved = (v - lr_prior * cohort.trained * g for v, g in zip(server.prior, total.prior, strict=True))
+        moved = (v - lr_prior * cohort.trained * g for v, g in zip(server.prior, mean.prior, strict=True))
         return server._replace(body=body, prior=Prior(*moved))
 
     def models(work: Work) -> dict[str, tuple[Params, Tensor]]:

@@ -13,9 +13,9 @@ from fedbayes.record import Record
 Pool = Literal["all", "train", "test"]
 
 
-def share_of(count: int, share: float) -> int:
-    """A share of a number of samples, rounded down; 0.1 * 1200 counts as 120, whatever its last binary digit."""
-    return math.floor(share * count + 1e-9)
+def floor(value: float) -> int:
+    """Rounded down, where 0.1 * 1200 counts as 120 and 0.7 * 10 as 7, whatever their last binary digit."""
+    return math.floor(value + 1e-9)
 
 
 class ClassFacts(Record):
@@ -59,7 +59,7 @@ class ClassFacts(Record):
             return self
         tests = self.test_per_class or (0,) * self.classes
         trains = [whole - test for whole, test in zip(self.per_class, tests, strict=True)]
-        left = [tuple(n - share_of(n, share) for n in part) for part in (trains, tests)]
+        left = [tuple(n - floor(share * n) for n in part) for part in (trains, tests)]
         return ClassFacts(
             classes=self.classes,
             per_class=tuple(train + test for train, test in zip(*left, strict=True)),

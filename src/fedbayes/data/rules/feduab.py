@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedbayes.data.draws import Draws, Floats
-from fedbayes.data.rules.types import SHARES, TESTS, ClientIndices, Indices, Samples, floor, require, without_validation
+from fedbayes.data.rules.types import SHARES, TESTS, ClientIndices, Indices, Samples, require, without_validation
 from fedbayes.split_rules import FedUABSplit
+from fedbayes.split_rules.facts import floor
 
 LARGEST_CONCENTRATION = 0.5
 

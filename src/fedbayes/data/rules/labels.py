@@ -13,10 +13,10 @@ from fedbayes.data.rules.types import (
     Indices,
     Samples,
     cut_by_share,
-    floor,
     require,
 )
 from fedbayes.split_rules import LabelsSplit
+from fedbayes.split_rules.facts import floor
 
 # Swaps tried to free one client of a label it was dealt twice.
 MOST_SWAPS = 1000

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbayes.data.draws import Draws, Floats
-from fedbayes.data.rules.types import SIZES, ClientIndices, Indices, Samples, cut_by_share, floor, require
+from fedbayes.data.rules.types import SIZES, ClientIndices, Indices, Samples, cut_by_share, require
 from fedbayes.split_rules import LEAST_OF_A_CLASS, PowerLawSplit
+from fedbayes.split_rules.facts import floor
 
 
 def make(samples: Samples, split: PowerLawSplit, seed: int) -> ClientIndices:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedbayes.data.draws import Draws, Floats
 from fedbayes.split_rules import Pool
+from fedbayes.split_rules.facts import floor
 
 Indices = NDArray[np.int64]
 
@@ -75,11 +76,6 @@ def cut_by_share(held: Sequence[Indices], train_share: float, seed: int) -> Clie
 def first_of(samples: int, train_share: float) -> int:
     """How many of a client's samples are for training."""
     return min(max(1, floor(train_share * samples)), samples - 1)
-
-
-def floor(value: float) -> int:
-    """Rounded down, where 0.1 * 1200 counts as 120 and 0.7 * 10 as 7, whatever their last binary digit."""
-    return int(np.floor(value + 1e-9))
 
 
 def whole_counts(shares: Floats, total: int) -> Indices:
