@@ -9,8 +9,9 @@ READY  := $(VENV)/ready
 CORES  ?= all
 ARGS   ?=
 SCALE  ?= paper
+FOLDER ?= .
 
-.PHONY: reproduce test lint fast-test ui bench report splits commit-splits schema freeze lock clean
+.PHONY: reproduce test lint fast-test ui bench report splits commit-splits schema freeze rates lock clean
 
 reproduce: $(READY)
 	$(BIN)/snakemake --cores $(CORES) $(ARGS)
@@ -57,6 +58,10 @@ schema: $(READY)
 # Copy finished results of a scale (SCALE=paper or reduced) into docs/reproduction/ and the README.
 freeze: $(READY)
 	$(BIN)/python -m fedbayes.analysis.freeze $(SCALE)
+
+# Bring config/rates.csv up to date from finished runs (below FOLDER) and frozen ones: what the plan's costs are made of.
+rates: $(READY)
+	$(BIN)/python -m fedbayes.analysis.rates $(FOLDER)
 
 # requirements.lock: exact versions of what pyproject.toml asks for; torch's own build and its drivers are left to pip.
 lock: $(READY)

@@ -80,6 +80,19 @@ def write_rows(path: Path, names: Sequence[str], rows: Sequence[Sequence[Any]]) 
         pq.write_table(pa.table(columns), part)
 
 
+def write_columns(path: Path, parts: Sequence[Mapping[str, Any]]) -> None:
+    """Write a table that comes in parts, each with the same columns as lists or tensors, as Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = [
+        pa.table({name: values if isinstance(values, list) else values.cpu().numpy() for name, values in part.items()})
+        for part in parts
+    ]
+    with replacing(path) as part_file:
+        pq.write_table(pa.concat_tables(tables), part_file, compression="zstd")
+
+
 def write_state(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> None:
     """Write named tensors as safetensors: no pickle, the same bytes for the same values.
 

@@ -206,6 +206,30 @@ class Plan:
         dataset = facts.sha256 or self.reader_code(run.dataset)
         return f"{dataset}-{digest(facts.test_per_class)}-{split}{shift}"
 
+    def left_out(self, paper: str) -> list[dict[str, Any]]:
+        """What the paper's file has and this scale does not run: a row for each setting and method.
+
+        `cells` counts presets and seeds; the columns `published_...` are those of a cell's row.
+        """
+        cells = self.cells_of(paper)
+        seeds = len({cell.seed for cell in cells})
+        ran = {(cell.experiment, cell.setting, cell.method) for cell in cells}
+        return [
+            {
+                "experiment": experiment.title,
+                "setting": setting.title,
+                "method": label,
+                "cells": len(entry.presets) * seeds,
+                "published_table": experiment.published_table or "",
+                "published_dataset": setting.published.dataset if setting.published else "",
+                "published_setting": setting.published.setting if setting.published else "",
+            }
+            for key, experiment in self.papers[paper].experiments.items()
+            for name, setting in experiment.settings.items()
+            for label, entry in experiment.methods.items()
+            if (setting.methods is None or label in setting.methods) and (key, name, label) not in ran
+        ]
+
     def shown(self, paper: str, kind: str) -> list[str]:
         """File names of the tables (`Table 1` -> `table1`) or figures a paper's experiments make."""
         names = [name for experiment in self.papers[paper].experiments.values() for name in experiment.shows]

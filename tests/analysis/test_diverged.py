@@ -9,7 +9,7 @@ import pytest
 
 from campaign import Campaign
 from fedbayes.analysis.compare import read_reproduction
-from fedbayes.analysis.freeze import freeze, readme_table
+from fedbayes.analysis.freeze import freeze, paper_table
 from fedbayes.analysis.report import run_records
 from fedbayes.analysis.tables import make_table, table
 from fedbayes.analysis.terminal import terminal_table
@@ -44,7 +44,7 @@ def test_short_tables_say_diverged(diverged: Campaign, tmp_path: Path) -> None:
     lines = [line for line in terminal_table([diverged.reproduction]).splitlines() if line.startswith("FedAvg")]
     assert [line.split()[-1] for line in lines] == ["diverged", "-"]
     freeze(diverged.reproduction, diverged.root, tmp_path / "frozen.csv")
-    rows = readme_table([tmp_path / "frozen.csv"]).splitlines()[2:]
+    rows = paper_table(tmp_path / "frozen.csv").splitlines()[2:]
     assert [row.endswith("; diverged |") for row in rows] == [True, False]
 
 
@@ -54,7 +54,7 @@ def test_a_verdict_stays_beside_it(full: Campaign, tmp_path: Path) -> None:
     rows.to_csv(tmp_path / "rows.csv", index=False)
     assert "better," in terminal_table([tmp_path / "rows.csv"])
     freeze(tmp_path / "rows.csv", full.root, tmp_path / "frozen.csv")
-    assert "| better; diverged |" in readme_table([tmp_path / "frozen.csv"])
+    assert "| better; diverged |" in paper_table(tmp_path / "frozen.csv")
 
 
 def test_a_missing_value_of_a_diverged_run_is_said_in_words(diverged: Campaign) -> None:

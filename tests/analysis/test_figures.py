@@ -11,7 +11,9 @@ from matplotlib.colors import to_hex
 from artefacts import ROOT
 from campaign import Campaign
 from fedbayes.analysis.drawing import caption_of
-from fedbayes.analysis.figures import _what_ran, accuracy_by_round, curves, figure, read_logged
+from fedbayes.analysis.figures import figure
+from fedbayes.analysis.figures.lines import accuracy_by_round, curves
+from fedbayes.analysis.figures.sources import read_logged, what_ran
 from fedbayes.analysis.summarize import read_index
 from fedbayes.reading import ConfigError
 
@@ -113,5 +115,5 @@ def test_curves_of_unequal_numbers_of_seeds_are_said() -> None:
     cells = pd.DataFrame(
         [same | {"method": "A", "seed": seed} for seed in (0, 1, 2)] + [same | {"method": "B", "seed": 0}]
     )
-    assert _what_ran(cells) == "Scale paper, ran on MNIST, 1 to 3 seeds"
-    assert _what_ran(cells[cells["method"] == "B"]) == "Scale paper, ran on MNIST, 1 seed"
+    assert what_ran(cells) == "Scale paper, ran on MNIST, 1 to 3 seeds"
+    assert what_ran(cells[cells["method"] == "B"]) == "Scale paper, ran on MNIST, 1 seed"

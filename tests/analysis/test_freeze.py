@@ -9,7 +9,17 @@ import pandas as pd
 import pytest
 
 from campaign import Campaign
-from fedbayes.analysis.freeze import END, START, freeze, freeze_scale, readme_table, rewrite_readme
+from fedbayes.analysis.freeze import (
+    END,
+    MOST_ROWS,
+    START,
+    fill,
+    freeze,
+    freeze_scale,
+    headline,
+    paper_table,
+    readme_table,
+)
 from fedbayes.reading import ConfigError
 
 
@@ -65,8 +75,8 @@ def test_a_missing_run_is_named(full: Campaign, tmp_path: Path) -> None:
     assert not (tmp_path / "target.csv").exists()
 
 
-def test_the_readme_table(frozen: Path) -> None:
-    lines = readme_table([frozen]).splitlines()
+def test_the_table_of_a_papers_page(frozen: Path) -> None:
+    lines = paper_table(frozen).splitlines()
     assert len(lines) == 4
     cells = [cell.strip() for cell in lines[2].strip("|").split("|")]
     assert cells[:10] == [
@@ -84,20 +94,45 @@ def test_the_readme_table(frozen: Path) -> None:
     assert cells[10:] == ["3", "MNIST", "paper", "better"]
 
 
+def test_the_readme_shows_main_variants_and_says_where_the_rest_is(frozen: Path) -> None:
+    text = readme_table([frozen])
+    assert text.count("| pFedBayes |") == 1 and "stratified" not in text
+    assert "pFedBayes [2 rows](docs/papers/pfedbayes.md#results) ([CSV](docs/reproduction/pfedbayes.csv))" in text
+
+
+def test_headlines_are_chosen_by_rule(frozen: Path) -> None:
+    one = read(frozen).iloc[0].to_dict()
+    cells = [
+        ("A", "3", "paper", "reproduced", "global_loss_nll"),
+        ("A", "1", "paper", "", "acc_GM_pct"),  # accuracy is before other metrics
+        ("B", "3", "reduced", "", "acc_GM_pct"),
+        ("B", "1", "paper", "", "acc_GM_pct"),  # the paper's scale is before more seeds
+        ("B", "2", "paper", "", "acc_GM_pct"),
+        ("C", "3", "paper", "worse", "acc_GM_pct"),  # a bad verdict is a verdict
+        *((name, "1", "reduced", "", "acc_GM_pct") for name in "DEF"),
+        ("pFedBayes", "1", "reduced", "", "acc_GM_pct"),  # the paper's own method is never left out
+    ]
+    names = ["method", "seeds", "scale", "verdict", "metric"]
+    rows = pd.DataFrame([one | dict(zip(names, cell, strict=True)) for cell in cells])
+    chosen = headline(rows)
+    assert len(chosen) == MOST_ROWS
+    assert list(chosen.index) == [1, 4, 5, 6, 9]
+
+
 def test_only_the_part_between_the_marks_is_rewritten(frozen: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"# Title\n{START}\nold\n{END}\nrest\n", encoding="utf-8")
-    rewrite_readme(readme, [frozen])
+    fill(readme, paper_table(frozen))
     once = readme.read_text(encoding="utf-8")
-    rewrite_readme(readme, [frozen])
-    assert readme.read_text(encoding="utf-8") == once == f"# Title\n{START}\n{readme_table([frozen])}{END}\nrest\n"
+    fill(readme, paper_table(frozen))
+    assert readme.read_text(encoding="utf-8") == once == f"# Title\n{START}\n{paper_table(frozen)}{END}\nrest\n"
 
 
 def test_a_readme_without_marks_is_left_alone(frozen: Path, tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("# Title\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="reproduction:start"):
-        rewrite_readme(readme, [frozen])
+        fill(readme, paper_table(frozen))
     assert readme.read_text(encoding="utf-8") == "# Title\n"
 
 
@@ -147,7 +182,7 @@ def test_rows_of_another_scale_are_refused_before_anything_is_written(full: Camp
 def test_an_older_file_without_a_column_is_brought_up_to_date(full: Campaign, frozen: Path) -> None:
     before = frozen.read_bytes()
     read(frozen).drop(columns="diverged").to_csv(frozen, index=False)
-    assert "better |" in readme_table([frozen])
+    assert "better |" in paper_table(frozen)
     freeze(full.reproduction, full.root, frozen)
     assert frozen.read_bytes() == before
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from artefacts import ROOT
 from campaign import Campaign
 from fedbayes.analysis.compare import read_reproduction
+from fedbayes.analysis.coverage import NO_EXPERIMENT, core_hours, unrun
 from fedbayes.analysis.drawing import Drawn, write_picture
 from fedbayes.analysis.figures import figure
 from fedbayes.analysis.report import chapters_of, counts, report
@@ -24,6 +26,10 @@ SPLITS = ("mnist-small", "mnist-large")
 def picture_of_a_split(svg: Path) -> Path:
     write_picture(lambda: Drawn(Figure(figsize=(1, 1)), f"Client split of {svg.stem}."), svg, svg.with_suffix(".png"))
     return svg
+
+
+def left_out(campaign: Campaign) -> dict[str, list[dict[str, Any]]]:
+    return {"pfedbayes": campaign.plan.left_out("pfedbayes")}
 
 
 def make_report(campaign: Campaign, folder: Path) -> str:
@@ -40,9 +46,11 @@ def make_report(campaign: Campaign, folder: Path) -> str:
     )
     tables = [folder / "tables" / "pfedbayes" / "table1.html"]
     splits = [picture_of_a_split(folder / "splits" / "pfedbayes" / f"{name}.svg") for name in SPLITS]
-    chapters = chapters_of(campaign.plan.headers, [campaign.reproduction], [campaign.index], tables, [svg], splits)
-    report(campaign.plan.config.scale, chapters, campaign.root, "abc123", folder / "report.html")
-    return (folder / "report.html").read_text(encoding="utf-8")
+    chapters = chapters_of(
+        campaign.plan.headers, left_out(campaign), [campaign.reproduction], [campaign.index], tables, [svg], splits
+    )
+    report(campaign.plan.config.scale, chapters, campaign.root, "abc123", folder / "index.html")
+    return (folder / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +91,26 @@ def test_the_page_has_citation_tables_figures_runs_rule_and_footer(page: str, sm
     run = read_reproduction(smoke.reproduction).query("status == 'run'").iloc[0]["runs"]
     wanted = ["X. Zhang, Y. Li", "https://proceedings.mlr.press/v162/zhang22o.html", "87.38 ± 0.27", "not run"]
     wanted += ["Figure 2. Test accuracy", "data:image/svg+xml;base64,", run, "1" * 12, "test; device cpu; threads 1"]
-    wanted += ["commit <span", "abc123", "torch 2.13.0", "1 of 172 printed numbers run", "Table 2 (36 numbers)"]
+    wanted += ["commit <span", "abc123", "torch 2.13.0", "1 of 172 printed numbers run", "1 / 172"]
+    wanted += ["Student&#39;s t over seeds", "Last round", "Pooled", "Client mean", '<img loading="lazy"']
     for text in wanted:
         assert text in page, text
     for term in RULE:
         assert f"<dt>{term}</dt>" in page
+
+
+def test_the_page_says_what_did_not_run_and_what_the_rest_cost(page: str, smoke: Campaign) -> None:
+    missing = unrun(read_reproduction(smoke.reproduction), left_out(smoke)["pfedbayes"])
+    large = next(part for part in missing if part.setting == "MNIST large")
+    assert (large.methods.split(", ")[0], large.numbers) == ("FedAvg", 8)
+    assert f'<td class="num">{large.cells}</td><td class="num">8</td>' in page
+    # The campaign ran FedAvg alone, so numbers of planned cells of other methods are told as well.
+    assert any(part.experiment == NO_EXPERIMENT for part in missing)
+    assert "0.003 core-hours of training in 1 run" in page and "<th>Hardware</th>" in page
+
+
+def test_core_hours_count_threads() -> None:
+    assert core_hours({"seconds": 1800, "hardware": {"threads": 4}}) == 2.0
 
 
 def test_the_page_shows_the_client_splits_and_folds_many_away(page: str, smoke: Campaign, tmp_path: Path) -> None:
@@ -98,8 +121,10 @@ def test_the_page_shows_the_client_splits_and_folds_many_away(page: str, smoke: 
     many = [picture_of_a_split(tmp_path / "pfedbayes" / f"{number}.svg") for number in range(4)]
     foreign = picture_of_a_split(tmp_path / "other" / "0.svg")
     files = ([smoke.reproduction], [smoke.index], [], [], [*many, foreign])
-    report("smoke", chapters_of(smoke.plan.headers, *files), smoke.root, "abc123", tmp_path / "report.html")
-    assert "<details>\n<summary>4 splits at" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    report(
+        "smoke", chapters_of(smoke.plan.headers, left_out(smoke), *files), smoke.root, "abc123", tmp_path / "index.html"
+    )
+    assert "<details>\n<summary>4 splits at" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_page_is_readable_on_a_phone_and_in_the_dark(page: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from campaign import PUBLISHED, Campaign, add_cells, make_campaign
 from fedbayes.analysis.compare import compare, printed_only, read_reproduction
-from fedbayes.analysis.freeze import freeze, readme_table
+from fedbayes.analysis.freeze import freeze, paper_table
 from fedbayes.analysis.report import counts
 from fedbayes.analysis.tables import make_table, table
 from fedbayes.analysis.terminal import terminal_table
@@ -109,7 +109,7 @@ def test_it_is_frozen_like_all_others(tmp_path: Path) -> None:
     freeze(campaign.reproduction, tmp_path, tmp_path / "frozen.csv")
     frozen = pd.read_csv(tmp_path / "frozen.csv", keep_default_na=False)
     assert list(frozen["method"]) == ["FedAvg"] * 2 + ["FedMine"] * 2
-    row = readme_table([tmp_path / "frozen.csv"]).splitlines()[-1]
+    row = paper_table(tmp_path / "frozen.csv").splitlines()[-1]
     assert "| FedMine | paper | GM |" in row and "% | – |" in row and row.endswith("| none: not in the paper |")
 
 

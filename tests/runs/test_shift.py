@@ -100,7 +100,9 @@ def test_the_record_names_the_noise_and_its_digest(job: Job, tmp_path: Path) -> 
     }
     assert record["spec"]["shift"]["kind"] == "noisy-clients"
     state, tested = target / "state.safetensors", tmp_path / "evaluation.parquet"
-    evaluate(job.run, state, job.dataset, job.split, None, tested, Execution(), job.shift)
+    evaluate(
+        job.run, state, job.dataset, job.split, None, tested, tmp_path / "predictions.parquet", Execution(), job.shift
+    )
     rounds = pd.read_parquet(target / "rounds.parquet")
     after = pd.read_parquet(tested).query("state == 'last' and client == -1").set_index(["model", "metric"])["value"]
     during = rounds.query("round == 2 and scope == 'pooled' and model != 'train'").set_index(["model", "metric"])

@@ -80,7 +80,16 @@ def test_the_record_says_where_the_numbers_come_from(trained: Path) -> None:
 def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp_path: Path) -> None:
     run = small_run()
     dataset, split = prepare(trained.parent, run)
-    evaluate(run, trained / "state.safetensors", dataset, split, None, tmp_path / "evaluation.parquet", Execution())
+    evaluate(
+        run,
+        trained / "state.safetensors",
+        dataset,
+        split,
+        None,
+        tmp_path / "evaluation.parquet",
+        tmp_path / "predictions.parquet",
+        Execution(),
+    )
     found = pd.read_parquet(tmp_path / "evaluation.parquet")
     assert tuple(found.columns) == EVALUATION_COLUMNS
     assert len(found) == 3 * 2 * 11 * len(METRICS)
@@ -94,6 +103,14 @@ def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp
                 "value"
             ].item()
             assert during == after
+    predicted = pd.read_parquet(tmp_path / "predictions.parquet")
+    assert set(zip(predicted["state"], predicted["model"], strict=True)) == {("best-pm", "pm"), ("best-gm", "gm")}
+    for model, rows in predicted.groupby("model"):
+        best = found[(found["state"] == f"best-{model}") & (found["model"] == model)]
+        accuracy = best[best["metric"] == "accuracy"].set_index("client")["value"]
+        right = rows["label"] == rows["predicted"]
+        assert right.mean() == pytest.approx(accuracy[-1])
+        assert right.groupby(rows["client"]).mean().to_dict() == pytest.approx(accuracy.drop(-1).to_dict())
 
 
 def test_evaluation_records_what_a_method_tells_of_its_clients(tmp_path: Path) -> None:
@@ -102,7 +119,16 @@ def test_evaluation_records_what_a_method_tells_of_its_clients(tmp_path: Path) -
     run = Run(spec | {"method": fields, "local": spec["local"] | {"amount": 2}})
     target = train_in(tmp_path, run)
     dataset, split = prepare(tmp_path, run)
-    evaluate(run, target / "state.safetensors", dataset, split, None, tmp_path / "evaluation.parquet", Execution())
+    evaluate(
+        run,
+        target / "state.safetensors",
+        dataset,
+        split,
+        None,
+        tmp_path / "evaluation.parquet",
+        tmp_path / "predictions.parquet",
+        Execution(),
+    )
     ranks = pd.read_parquet(tmp_path / "evaluation.parquet").query("model == 'client' and state == 'last'")
     assert set(ranks["metric"]) == {"rank/hidden0", "rank/head"} and sorted(set(ranks["client"])) == list(range(10))
     assert set(ranks["value"]) == {1.0}, "a heavy penalty leaves the first rank"
@@ -213,5 +239,14 @@ def test_a_diverging_run_is_a_result(tmp_path: Path) -> None:
     assert list(accuracy.index) == list(range(7))
     assert set(accuracy.loc[stopped:]) == {accuracy[stopped]} and accuracy[stopped] < 0.2
     dataset, split = prepare(tmp_path, run)
-    evaluate(run, target / "state.safetensors", dataset, split, None, tmp_path / "evaluation.parquet", Execution())
+    evaluate(
+        run,
+        target / "state.safetensors",
+        dataset,
+        split,
+        None,
+        tmp_path / "evaluation.parquet",
+        tmp_path / "predictions.parquet",
+        Execution(),
+    )
     assert not pd.read_parquet(tmp_path / "evaluation.parquet").empty

@@ -36,6 +36,24 @@ def test_scale_paper_plans_every_run_once(clone: Path) -> None:
     assert jobs["split_pictures"] == len(plan.split_pictures["pfedbayes"]) < len(plan.splits)
 
 
+def test_a_dry_run_prints_what_the_plan_costs_once_and_the_linter_does_not(clone: Path) -> None:
+    plan = make_plan(scale="paper")
+    said = snakemake(clone, "-n", "--quiet", "rules", "--config", "scale=paper").stderr.splitlines()
+    at = [number for number, line in enumerate(said) if line == "Plan at scale paper:"]
+    assert len(at) == 1 and said[at[0] + 1].startswith("paper  ") and "core-hours left" in said[at[0] + 1]
+    assert [line.split()[:3] for line in said[at[0] + 2 : at[0] + 4]] == [
+        ["pfedbayes", str(len(plan.runs)), "0"],
+        ["total", str(len(plan.runs)), "0"],
+    ]
+    assert "Plan at scale" not in snakemake(clone, "--lint").stderr
+
+
+def test_a_job_does_not_print_the_plan_again(clone: Path, tmp_path: Path) -> None:
+    # In a directory of its own: what it fetches would change the plans of the other tests.
+    said = snakemake(clone, "--cores", "1", "--directory", str(tmp_path), "resources/mnist-5k/manifest.json").stderr
+    assert said.count("Plan at scale smoke:") == 1
+
+
 def test_parts_of_the_campaign_by_name(clone: Path) -> None:
     assert planned(clone, "results/smoke/tables/pfedbayes/table1.html")["tables"] == 1
     picture = planned(clone, "results/smoke/splits/pfedbayes/mnist-small.svg")

@@ -34,13 +34,13 @@ def test_scale_smoke_runs_on_embedded_data_alone() -> None:
 @pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper != "pfedbayes"])
 def test_a_paper_at_scale_smoke(paper: str, tmp_path: Path) -> None:
     folder = copy_project(tmp_path, paper)
-    snakemake(folder, "--cores", "1", "results/smoke/report.html")
+    snakemake(folder, "--cores", "1", "results/smoke/report/index.html")
     plan = make_plan(papers=[paper])
     for run in plan.runs.values():
         record = json.loads((folder / run.folder / "run.json").read_text())
         assert record["outcome"] == "finished"
         assert (folder / run.folder / "evaluation.parquet").exists()
-    report = (folder / "results/smoke/report.html").read_text()
+    report = (folder / "results/smoke/report/index.html").read_text()
     for run in plan.runs.values():
         assert run.id in report
         assert plan.datasets[run.dataset].title in report

@@ -36,7 +36,7 @@ def published(folder: Path) -> int:
 def test_a_person_sees_runs_rounds_time_left_and_the_result(finished: Path) -> None:
     said = (finished / "terminal.txt").read_text()
     assert "round 10/10" in said and " left" in said
-    assert "Report: results/smoke/report.html" in said and "87.38" in said and "smoke" in said
+    assert "Report: results/smoke/report/index.html" in said and "87.38" in said and "smoke" in said
 
 
 def test_every_result_is_there_and_says_what_it_is(finished: Path) -> None:
@@ -50,7 +50,7 @@ def test_every_result_is_there_and_says_what_it_is(finished: Path) -> None:
     )  # fmt: skip
     assert 0.3 < row["ours"] < 0.95 and row["published"] == pytest.approx(0.8738) and pd.isna(row["verdict"])
     pictures = ("figures/pfedbayes/figure2.svg", "splits/pfedbayes/mnist-small.svg", "splits/pfedbayes/mnist-small.png")
-    for name in ("report.html", "tables/pfedbayes/table1.tex", *pictures):
+    for name in ("report/index.html", "tables/pfedbayes/table1.tex", *pictures):
         assert (finished / "results/smoke" / name).stat().st_size > 0
     benchmark = next((finished / "benchmarks/train").rglob("*.tsv"))
     assert float(pd.read_csv(benchmark, sep="\t")["s"].iloc[0]) > 0
@@ -89,13 +89,13 @@ def test_editing_the_method_retrains_and_a_comment_does_not(finished: Path) -> N
 
 
 def test_editing_a_plot_draws_that_plot_and_retrains_nothing(finished: Path) -> None:
-    file = finished / "src/fedbayes/analysis/figures.py"
+    file = finished / "src/fedbayes/analysis/figures/lines.py"
     before = file.read_text()
     file.write_text(before + "\nEDITED = True\n")
     jobs = planned(finished)
     file.write_text(before)
     kept = {"train", "evaluate", "summarize", "compare", "tables", "split_pictures"}
-    assert jobs["figures"] == 1 and not kept & set(jobs)
+    assert jobs["figures"] >= 1 and not kept & set(jobs)
 
 
 def test_a_touched_script_retrains_nothing(finished: Path) -> None:

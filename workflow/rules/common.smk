@@ -3,6 +3,7 @@ import sys
 
 from fedbayes.codedigest import code_digest
 from fedbayes.config import ArrayFacts
+from fedbayes.costs import Rates, summary
 from fedbayes.plan import ConfigError, load_plan
 from fedbayes.tracking_uri import store_name, tracking_uri
 
@@ -11,6 +12,11 @@ try:
 except ConfigError as error:
     # One sentence for the user; a traceback would hide it.
     sys.exit(f"fedbayes: {error}")
+
+# Once, before anything starts and in a dry run: not in the sub-process of every job. Only the linter leaves variables of
+# the environment unchecked.
+if workflow.is_main_process and workflow.check_envvars:
+    print(summary(PLAN, Rates.read(ROOT), Path()), file=sys.stderr)
 
 # Scripts read this part of the configuration, with every default filled in.
 config["execution"] = PLAN.config.execution.model_dump()
@@ -116,6 +122,6 @@ def tracking_receipts():
 
 def closing_words():
     """What a finished reproduction says: its table and where the report is."""
-    page = Path("results") / SCALE / "report.html"
-    summary = page.with_name("summary.txt")
+    page = Path("results") / SCALE / "report" / "index.html"
+    summary = page.parent.with_name("summary.txt")
     return f"{summary.read_text()}\nReport: {page}" if page.exists() and summary.exists() else ""

@@ -8,6 +8,7 @@ rule evaluate:
         shift=shift_file,
     output:
         evaluation="results/runs/{dataset}/{method}/{run}/evaluation.parquet",
+        predictions="results/runs/{dataset}/{method}/{run}/predictions.parquet",
     log:
         "logs/evaluate/{dataset}/{method}/{run}.log",
     benchmark:

@@ -106,6 +106,8 @@ rule figures:
     input:
         index=rules.index.output.index,
         rounds=lambda wildcards: artefacts(wildcards.paper, "rounds.parquet"),
+        evaluations=lambda wildcards: artefacts(wildcards.paper, "evaluation.parquet"),
+        predictions=lambda wildcards: artefacts(wildcards.paper, "predictions.parquet"),
         logged=ROOT / "config" / "curves.csv",
     output:
         svg=report(
@@ -161,7 +163,7 @@ rule split_pictures:
 
 
 rule report:
-    """One page that stands alone: tables, figures, verdicts, and where each number comes from."""
+    """The start page, which stands alone: tables, figures, verdicts, cost, what did not run, each number's origin."""
     input:
         reproductions=expand(rules.compare.output.reproduction, scale="{scale}", paper=list(PLAN.papers)),
         indices=expand(rules.index.output.index, scale="{scale}", paper=list(PLAN.papers)),
@@ -170,7 +172,12 @@ rule report:
         splits=pictured(rules.split_pictures.output.svg),
         records=[f"{run.folder}/run.json" for run in PLAN.runs.values()],
     output:
-        html="results/{scale}/report.html",
+        html=report(
+            "results/{scale}/report/index.html",
+            caption="../report/start.rst",
+            category="start page",
+            labels={"what": "all papers", "scale": "{scale}"},
+        ),
         text="results/{scale}/summary.txt",
     log:
         "logs/report/{scale}.log",
@@ -179,6 +186,7 @@ rule report:
         runtime=10,
     params:
         papers=PLAN.headers,
+        left_out={paper: PLAN.left_out(paper) for paper in PLAN.papers},
         code=code_digest("analysis.report", "analysis.terminal", "analysis.templates"),
     message:
         "report at scale {wildcards.scale}"

@@ -19,6 +19,7 @@ with job(snakemake.log[0]):
         split_file=Path(snakemake.input.split),
         shift_file=Path(snakemake.input.shift) if snakemake.input.shift else None,
         target=Path(snakemake.output.evaluation),
+        samples_target=Path(snakemake.output.predictions),
         split_sha256=snakemake.params.split_sha256,
         execution=Execution.model_validate(snakemake.config["execution"]),
     )

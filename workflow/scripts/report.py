@@ -13,6 +13,8 @@ with job(snakemake.log[0]):
         [Path(file) for file in snakemake.input[kind]]
         for kind in ("reproductions", "indices", "tables", "figures", "splits")
     )
-    chapters = chapters_of(snakemake.params.papers, reproductions, indices, tables, figures, splits)
+    chapters = chapters_of(
+        snakemake.params.papers, snakemake.params.left_out, reproductions, indices, tables, figures, splits
+    )
     report(snakemake.wildcards.scale, chapters, Path("."), commit(), Path(snakemake.output.html))
     write_text(Path(snakemake.output.text), terminal_table(reproductions))

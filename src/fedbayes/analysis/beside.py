@@ -38,6 +38,7 @@ def run_row(theirs: dict[str, Any], meaning: Meaning, cell: pd.DataFrame) -> dic
         "ours": _mean(tested, "best", meaning.scope),
         "ours_last": _mean(tested, "last", meaning.scope),
         "ours_mean100": _mean(tested, "mean100", meaning.scope),
+        "ours_pooled": _mean(tested, "best", "pooled"),
         "ours_client_mean": _mean(tested, "best", "mean"),
         "ours_worst_client": _mean(tested, "best", "worst"),
         "difference": _mean(tested, "best", meaning.scope) - theirs["published"],

@@ -4,7 +4,7 @@ One row per printed number that nothing ran (`status` = `not run`), and one per 
 preset that ran. A cell of ours that claims no printed number (a user's own method or setting) follows the rows of its
 table, with the metrics that table prints. Values are in our units (fractions), `printed` is the paper's own text. Ours
 is the mean over seeds of the paper's selection (`best` in its window); the last round, the mean of the last 100 rounds,
-the client mean and the worst client stand beside it. Verdicts follow the rule in `verdict.py`.
+the pooled value, the client mean and the worst client stand beside it. Verdicts follow the rule in `verdict.py`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ COLUMNS = ["paper", "paper_name", "table", "dataset", "setting", "method", "metr
 COLUMNS += ["scope", "printed", "unit", "published", "published_std", "doubtful", "note", "status", "experiment"]
 COLUMNS += ["our_setting", "variant", "preset", "scale", "ran_on", "stand_in_for", "marks", "seeds"]
 COLUMNS += ["seed_list", "diverged"]
-COLUMNS += ["ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100", "ours_client_mean", "ours_worst_client"]
-COLUMNS += ["difference", "verdict", "why_no_verdict", "reduction", "runs"]
+COLUMNS += ["ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100", "ours_pooled", "ours_client_mean"]
+COLUMNS += ["ours_worst_client", "difference", "verdict", "why_no_verdict", "reduction", "runs"]
 
 # Columns of `COLUMNS` that hold numbers; all others are text.
 NUMBERS = ["published", "published_std", "ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100"]
-NUMBERS += ["ours_client_mean", "ours_worst_client", "difference"]
+NUMBERS += ["ours_pooled", "ours_client_mean", "ours_worst_client", "difference"]
 
 # What names a cell of ours in the summary, and the same in the reproduction.
 CELL = ["experiment", "setting", "variant", "preset", "method"]

@@ -115,11 +115,10 @@ def count(amount: int, thing: str) -> str:
     return f"{amount:,} {thing}" + ("" if amount == 1 else "s")
 
 
-def duration(seconds: float) -> str:
-    """`45 seconds`, `12 minutes`, `3.4 hours`."""
-    if seconds < 120:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+def hours(amount: float) -> str:
+    """`0.004`, `0.25`, `17.3`, `1,204`: about three digits that mean something."""
+    digits = 3 if amount < 0.1 else 2 if amount < 10 else 1 if amount < 1000 else 0
+    return f"{amount:,.{digits}f}"
 
 
 def hardware(record: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 `python -m fedbayes.analysis.freeze <scale>` (or `make freeze`) brings `docs/reproduction/<paper>.csv` up to date.
 `results/` is never committed; these small files are. Freezing a part of a campaign leaves the rows of all other cells
-as they were.
+as they were. A paper's page shows all its rows, the README those that `headline` chooses.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pandas as pd
 
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import NUMBERS, read_reproduction
+from fedbayes.analysis.published import meaning_of
 from fedbayes.io import read_json, write_text, write_with
 from fedbayes.reading import ConfigError, complain
 
@@ -41,6 +42,13 @@ START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
 README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Metric", "Ours", "Published", "Difference"]
 README_COLUMNS += ["Seeds", "Ran on", "Scale", "Verdict"]
 NUMERIC = {"Ours", "Published", "Difference", "Seeds"}
+
+MOST_ROWS = 5  # of one paper in the README
+CHOICE = (
+    f"Chosen by rule, not by result: of each paper at most {MOST_ROWS} methods, its own first, with one printed number "
+    "each, without variants; accuracy before other metrics, with a verdict before without, scale `paper` before "
+    "`reduced`, more seeds before fewer, then the paper's own order."
+)
 
 
 def freeze(reproduction: Path, root: Path, target: Path) -> None:
@@ -91,13 +99,46 @@ def _record_file(run: str, root: Path) -> Path:
     return found[0]
 
 
+def paper_table(frozen: Path) -> str:
+    """All frozen results of one paper as a Markdown table."""
+    return _markdown(read_frozen(frozen))
+
+
 def readme_table(frozen: Sequence[Path]) -> str:
-    """The frozen results as one Markdown table."""
-    rows = [row for file in frozen for row in cast(list[dict[str, Any]], read_frozen(file).to_dict("records"))]
-    if not rows:
+    """The headline rows of every paper as one Markdown table, the rule they are chosen by, and where all others are."""
+    papers = {file: rows for file in frozen if len(rows := read_frozen(file))}
+    if not papers:
         return "No results have been frozen yet.\n"
+    table = _markdown(pd.concat([headline(rows) for rows in papers.values()]))
+    return f"{table}\n{CHOICE} All rows: {'; '.join(_where(file, rows) for file, rows in papers.items())}.\n"
+
+
+def headline(rows: pd.DataFrame) -> pd.DataFrame:
+    """The few rows of a paper that the README shows, by the rule that `CHOICE` states, in the paper's order."""
+    main = rows[(rows["variant"] == "") & (rows["printed"] != "")]
+    names = zip(main["method"], main["paper_name"], strict=True)
+    ranked = main.assign(
+        foreign=[not method.startswith(paper) for method, paper in names],
+        other=main["metric"].map(lambda metric: meaning_of(metric).metric != "accuracy"),
+        unjudged=main["verdict"] == "",
+        smaller=main["scale"] != "paper",
+        fewer=-main["seeds"].astype(int),
+    ).sort_values(["foreign", "other", "unjudged", "smaller", "fewer"], kind="stable")
+    chosen = ranked.drop_duplicates("method").head(MOST_ROWS)
+    return rows.loc[sorted(chosen.index)]
+
+
+def _where(file: Path, rows: pd.DataFrame) -> str:
+    """Links to all rows of a paper, from the README."""
+    csv = f"docs/reproduction/{file.name}"
+    page = f"docs/papers/{file.stem}.md#results"
+    return f"{rows['paper_name'].iloc[0]} [{display.count(len(rows), 'row')}]({page}) ([CSV]({csv}))"
+
+
+def _markdown(frozen: pd.DataFrame) -> str:
+    rows = [_readme_row(row) for row in cast(list[dict[str, Any]], frozen.to_dict("records"))]
     rule = ["---:" if column in NUMERIC else "---" for column in README_COLUMNS]
-    lines = [README_COLUMNS, rule, *([_readme_row(row)[column] for column in README_COLUMNS] for row in rows)]
+    lines = [README_COLUMNS, rule, *([row[column] for column in README_COLUMNS] for row in rows)]
     return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
 
 
@@ -134,14 +175,14 @@ def _readme_row(row: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def rewrite_readme(readme: Path, frozen: Sequence[Path]) -> None:
-    """Put the table of the frozen results between the two marks of a Markdown file; the rest stays as it is."""
-    text = readme.read_text(encoding="utf-8")
+def fill(page: Path, table: str) -> None:
+    """Put a table between the two marks of a Markdown file; the rest stays as it is."""
+    text = page.read_text(encoding="utf-8")
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)
     if not start or not end:
-        raise complain(str(readme), "", f"expected the lines {START} and {END}, in this order")
-    write_text(readme, f"{before}{START}\n{readme_table(frozen)}{END}{after}")
+        raise complain(str(page), "", f"expected the lines {START} and {END}, in this order")
+    write_text(page, f"{before}{START}\n{table}{END}{after}")
 
 
 def freeze_scale(scale: str, root: Path) -> None:
@@ -158,8 +199,8 @@ def freeze_scale(scale: str, root: Path) -> None:
         freeze(file, root, target)
         page = root / "docs/papers" / f"{file.stem}.md"
         if page.exists():  # a user's own paper may have no page yet
-            rewrite_readme(page, [target])
-    rewrite_readme(root / "README.md", sorted((root / "docs/reproduction").glob("*.csv")))
+            fill(page, paper_table(target))
+    fill(root / "README.md", readme_table(sorted((root / "docs/reproduction").glob("*.csv"))))
 
 
 def _check_scale(reproduction: Path, scale: str) -> None:

@@ -1,4 +1,4 @@
-"""One page for all chosen papers that stands alone: verdicts, tables, figures, splits, and each number's origin.
+"""The start page of a scale, which stands alone: verdicts, tables, figures, splits, cost, and what did not run.
 
 Styles and images are inside the file, nothing is requested from elsewhere, and the same results give the same bytes.
 """
@@ -6,6 +6,7 @@ Styles and images are inside the file, nothing is requested from elsewhere, and 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,7 @@ import pandas as pd
 
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import printed_only, read_reproduction
+from fedbayes.analysis.coverage import core_hours, cost, unrun
 from fedbayes.analysis.drawing import caption_of
 from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import KEY
@@ -49,6 +51,7 @@ class Chapter:
         tables: file names of its tables, `table1` for Table 1.
         figures: its figures as SVG files.
         splits: pictures of its client splits as SVG files.
+        left_out: what `Plan.left_out` says of it.
     """
 
     key: str
@@ -58,6 +61,7 @@ class Chapter:
     tables: Sequence[str]
     figures: Sequence[Path]
     splits: Sequence[Path]
+    left_out: Sequence[Mapping[str, Any]]
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -67,6 +71,7 @@ class Chapter:
 
 def chapters_of(
     headers: Mapping[str, Mapping[str, str]],
+    left_out: Mapping[str, Sequence[Mapping[str, Any]]],
     reproductions: Sequence[Path],
     indices: Sequence[Path],
     tables: Sequence[Path],
@@ -82,7 +87,9 @@ def chapters_of(
             reproduction[key],
             index[key],
             [file.stem for file in tables if file.parent.name == key],
-            *([file for file in pictures if file.parent.name == key] for pictures in (figures, splits)),
+            [file for file in figures if file.parent.name == key],
+            [file for file in splits if file.parent.name == key],
+            left_out[key],
         )
         for key, header in headers.items()
     ]
@@ -117,16 +124,21 @@ def report(scale: str, chapters: Sequence[Chapter], root: Path, commit: str, htm
 def _shown(chapter: Chapter, root: Path) -> dict[str, Any]:
     """What the template needs of one paper."""
     records = run_records(chapter.index, root)
+    missing = unrun(chapter.rows, chapter.left_out)
+    cells = sum(len(of_run) for of_run, _ in records)
     return {
         "key": chapter.key,
         **chapter.header,
         "counts": counts(chapter.rows),
+        "cells": cells,
+        "planned": cells + sum(part.cells for part in missing),
+        "hours": display.hours(sum(core_hours(record) for _, record in records)),
         "tables": _tables(chapter),
-        "others": _tables_without_experiment(chapter),
         "figures": [_figure(file) for file in chapter.figures],
         "splits": [_figure(file) for file in chapter.splits],
-        "runs": [_run(cells, record) for cells, record in records],
-        "duration": display.duration(sum(record["seconds"] for _, record in records)),
+        "cost": cost(records),
+        "unrun": missing,
+        "runs": [_run(of_run, record) for of_run, record in records],
         "versions": [f"{name} {number}" for _, record in records for name, number in record["versions"].items()],
     }
 
@@ -177,15 +189,8 @@ def _tables(chapter: Chapter) -> list[Table]:
     return [make_table(chapter.rows, key) for key in chapter.tables]
 
 
-def _tables_without_experiment(chapter: Chapter) -> list[str]:
-    """Tables of the paper no experiment reproduces, with the count of their numbers: none goes unmentioned."""
-    numbers = printed_only(chapter.rows).drop_duplicates(KEY)["table"].value_counts(sort=False)
-    missing = [
-        (str(name), int(size)) for name, size in numbers.items() if display.slug(str(name)) not in chapter.tables
-    ]
-    return [f"{display.title(name)} ({display.count(size, 'number')})" for name, size in missing]
-
-
 def _figure(svg: Path) -> dict[str, str]:
     data = base64.b64encode(svg.read_bytes()).decode("ascii")
-    return {"key": svg.stem, "source": f"data:image/svg+xml;base64,{data}", "caption": caption_of(svg)}
+    heading = re.sub(r"^figure", "Figure ", svg.stem)
+    source = f"data:image/svg+xml;base64,{data}"
+    return {"key": svg.stem, "heading": heading, "source": source, "caption": caption_of(svg)}

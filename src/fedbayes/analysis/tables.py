@@ -29,6 +29,12 @@ READING = (
     "seeds, taken as the paper takes its number. Bold: best of a setting, for each kind of model apart, among printed "
     "numbers and among ours. A dagger marks a printed number there is an objection to."
 )
+COLUMNS = (
+    "Ours is the mean ± standard deviation over seeds of the best round in the paper's window, chosen for each seed by "
+    "pooled accuracy; the last round and the mean of the last 100 rounds stand beside it. The 95 % interval is "
+    "Student's t over seeds (seeds − 1 degrees of freedom); one seed has neither deviation nor interval. Pooled takes "
+    "all clients' test samples together, client mean weighs clients equally; both are of the best round."
+)
 UNPRINTED = " A method without published values is not in the paper."
 CSV_COLUMNS = ["table", "dataset", "setting", "method", "metric", "model", "unit", "status", "variant", "preset"]
 CSV_COLUMNS += [
@@ -60,6 +66,7 @@ class Table:
     reading: str
     matrix: Matrix
     listing: Listing | None
+    columns: str
     ran: list[dict[str, str]]
 
 
@@ -93,7 +100,7 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
     shape = matrix(of_table)
     listing = by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
     heading = display.title(of_table["table"].iloc[0])
-    return Table(key, heading, reading, shape, listing, what_ran(of_table))
+    return Table(key, heading, reading, shape, listing, COLUMNS, what_ran(of_table))
 
 
 def _rows_of(rows: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -120,13 +127,14 @@ def _shown(row: dict[str, Any]) -> dict[str, str]:
         "Seeds": str(row["seeds"]),
         "Ran on": display.ran_on(row),
         "Ours": display.ours(row),
+        "95 % interval": display.interval(row),
+        "Last round": display.number(row["ours_last"], row),
         "Published": row["printed"],
         "Difference": display.number(row["difference"], row, sign="+"),
         "Verdict": display.judged(row),
         "Diverged": row["diverged"],
-        "95 % interval": display.interval(row),
-        "Last round": display.number(row["ours_last"], row),
         "Mean of last 100": display.number(row["ours_mean100"], row),
+        "Pooled": display.number(row["ours_pooled"], row),
         "Client mean": display.number(row["ours_client_mean"], row),
         "Worst client": display.number(row["ours_worst_client"], row),
         "Reduction": row["reduction"] or "none",

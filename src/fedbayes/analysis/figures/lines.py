@@ -1,13 +1,9 @@
-"""The figures of a paper as SVG and PNG, drawn from the rounds of its runs.
-
-`FIGURES` maps `<paper>/<figure>` to the function that draws it; a paper's file asks for a figure by naming it under
-`shows`. The same runs give the same bytes.
-"""
+"""Accuracy against the round: a panel per setting, a line per method, preset and model, seeds as bands."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedbayes.analysis.display import count, dataset
-from fedbayes.analysis.drawing import SOFT, Drawn, write_picture
-from fedbayes.analysis.summarize import read_index
-from fedbayes.reading import choice, complain
+from fedbayes.analysis.drawing import SOFT
+from fedbayes.analysis.figures.sources import closing, read_runs, what_ran
 
 # Okabe and Ito's colours, told apart by the colour-blind; markers tell methods apart in print without colour.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00", "#7f7f7f")
@@ -32,60 +26,18 @@ START = 0.05  # the axis may cut off lines before this part of the rounds
 COLUMNS = {1: 1, 2: 2, 4: 2}  # columns for a number of panels; otherwise three
 
 
-def figure(
-    key: str, index_csv: Path, root: Path, titles: Mapping[str, str], logged_csv: Path, svg: Path, png: Path
-) -> None:
-    """Write one figure of a paper as SVG and PNG, with its caption in both.
-
-    Args:
-        key: `<paper>/<figure>`, as in `FIGURES`.
-        index_csv: the paper's cells.
-        root: the folder that the index's `folder` column starts from.
-        titles: titles of the paper's settings, in the paper's order.
-        logged_csv: curves that public logs hold (`config/curves.csv`), drawn behind ours.
-        svg: the vector image to write.
-        png: the pixel image to write.
-    """
-    if key not in FIGURES:
-        raise complain("src/fedbayes/analysis/figures.py", "FIGURES", "no such figure: " + choice(key, FIGURES))
-    write_picture(lambda: FIGURES[key](read_index(index_csv), titles, root, read_logged(logged_csv, key)), svg, png)
-
-
-def read_logged(file: Path, key: str) -> pd.DataFrame:
-    """Curves of public logs that belong to one figure: columns setting, method, model, round, accuracy, source."""
-    paper, name = key.split("/")
-    rows = pd.read_csv(file)
-    return rows[(rows["paper"] == paper) & (rows["figure"] == name)]
-
-
-def pfedbayes_figure2(index: pd.DataFrame, titles: Mapping[str, str], root: Path, logged: pd.DataFrame) -> Drawn:
-    """Figure 2 of pFedBayes: accuracy by round on MNIST, the main settings of its Table 1."""
-    cells = index[
-        (index["experiment"] == "table1") & (index["published_dataset"] == "MNIST") & (index["variant"] == "")
-    ]
-    if cells.empty:
-        return _nothing_ran("Figure 2")
-    return Drawn(accuracy_by_round(cells, titles, root, logged), "Figure 2. " + accuracy_caption(cells, logged))
-
-
-FIGURES: dict[str, Callable[[pd.DataFrame, Mapping[str, str], Path, pd.DataFrame], Drawn]] = {
-    "pfedbayes/figure2": pfedbayes_figure2,
-}
-
-
 def accuracy_caption(cells: pd.DataFrame, logged: pd.DataFrame) -> str:
     """How to read `accuracy_by_round`: lines and bands, scale, dataset that really ran, seeds, what was reduced."""
     band = "the band spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else "one seed, so no band"
     text = (
         "Test accuracy, pooled over all clients, against the communication round. Solid: personal models (PM); "
         f"dashed: global model (GM); in brackets the preset. Lines are means over seeds; {band}. "
-        f"The first rounds may lie below the axis. {_what_ran(cells)}."
+        f"The first rounds may lie below the axis. {closing(cells)}"
     )
     behind = logged[logged["setting"].isin(set(cells["setting"]))]
     if len(behind):
         text += f" Grey, behind: {', '.join(dict.fromkeys(behind['source']))}."
-    reductions = "; ".join(dict.fromkeys(filter(None, cells["reduction"])))
-    return text + (f" Reduced: {reductions}." if reductions else "")
+    return text
 
 
 def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path, logged: pd.DataFrame) -> Figure:
@@ -103,7 +55,7 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
         panel.set_title(titles[key])
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
-    drawn.suptitle(_what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
     _legend(drawn, list(panels))
     return drawn
 
@@ -133,18 +85,9 @@ def _draw_logged(panel: Axes, logged: pd.DataFrame, last: int) -> None:
         panel.plot(line["round"], values, linestyle=style, color="#9a9a9a", linewidth=2.2, zorder=1, label=label)
 
 
-def _nothing_ran(name: str) -> Drawn:
-    """An empty frame that says so: a figure is never silently absent."""
-    text = f"{name}: not run at this scale."
-    drawn = Figure(figsize=(7.0, 1.2))
-    drawn.text(0.5, 0.5, text, ha="center", va="center", color=SOFT)
-    return Drawn(drawn, text)
-
-
 def curves(cells: pd.DataFrame, root: Path) -> pd.DataFrame:
     """Pooled clean accuracy of every seed: columns model, round, mean, low, high over seeds."""
-    runs = [pd.read_parquet(root / folder / "rounds.parquet") for folder in cells["folder"]]
-    rows = pd.concat(runs, ignore_index=True)
+    rows = read_runs(cells, root, "rounds.parquet")
     rows = rows[(rows["condition"] == "clean") & (rows["scope"] == "pooled") & (rows["metric"] == "accuracy")]
     return rows.groupby(["model", "round"])["value"].agg(mean="mean", low="min", high="max").reset_index()
 
@@ -179,12 +122,3 @@ def _legend(drawn: Figure, panels: list[Axes]) -> None:
     found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     columns = int(drawn.get_figwidth() / LEGEND_INCHES)
     drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=columns, handlelength=3.5)
-
-
-def _what_ran(cells: pd.DataFrame) -> str:
-    """`Scale smoke, ran on MNIST-5k (stands in for MNIST), 1 seed`; `1 to 3 seeds` where curves differ in that."""
-    pairs = dict.fromkeys(zip(cells["dataset_title"], cells["stand_in_for"], strict=True))
-    data = ", ".join(dataset(name, real) for name, real in pairs)
-    seeds = cells.groupby(["setting", "method", "preset"])["seed"].nunique()
-    fewest = "" if seeds.min() == seeds.max() else f"{seeds.min()} to "
-    return f"Scale {cells['scale'].iloc[0]}, ran on {data}, {fewest}{count(int(seeds.max()), 'seed')}"

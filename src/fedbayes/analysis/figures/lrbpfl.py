@@ -1,0 +1,10 @@
+"""Figures of LR-BPFL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fedbayes.analysis.drawing import Drawn
+from fedbayes.analysis.figures.sources import Sources
+
+FIGURES: dict[str, Callable[[Sources], Drawn]] = {}

@@ -1,0 +1,73 @@
+"""What a figure is drawn from, and what every caption says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from fedbayes.analysis.display import count, dataset
+from fedbayes.analysis.drawing import SOFT, Drawn
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where a figure finds its numbers.
+
+    Attributes:
+        index: the paper's cells, one row a cell and seed.
+        titles: titles of the paper's settings, in the paper's order.
+        root: the folder that the index's `folder` column starts from.
+        logged: curves of public logs that belong to the figure.
+    """
+
+    index: pd.DataFrame
+    titles: Mapping[str, str]
+    root: Path
+    logged: pd.DataFrame
+
+    def cells(self, experiment: str) -> pd.DataFrame:
+        """The cells of one experiment, its main settings only."""
+        return self.index[(self.index["experiment"] == experiment) & (self.index["variant"] == "")]
+
+
+def read_logged(file: Path, key: str) -> pd.DataFrame:
+    """Curves of public logs that belong to one figure: columns setting, method, model, round, accuracy, source."""
+    paper, name = key.split("/")
+    rows = pd.read_csv(file)
+    return rows[(rows["paper"] == paper) & (rows["figure"] == name)]
+
+
+def read_runs(cells: pd.DataFrame, root: Path, name: str) -> pd.DataFrame:
+    """One table of all runs of some cells, such as `rounds.parquet`; column `seed` says whose a row is."""
+    tables = [
+        pd.read_parquet(root / folder / name).assign(seed=seed)
+        for folder, seed in zip(cells["folder"], cells["seed"], strict=True)
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def nothing_ran(name: str) -> Drawn:
+    """An empty frame that says so: a figure is never silently absent."""
+    text = f"{name}: not run at this scale."
+    drawn = Figure(figsize=(7.0, 1.2))
+    drawn.text(0.5, 0.5, text, ha="center", va="center", color=SOFT)
+    return Drawn(drawn, text)
+
+
+def what_ran(cells: pd.DataFrame) -> str:
+    """`Scale smoke, ran on MNIST-5k (stands in for MNIST), 1 seed`; `1 to 3 seeds` where curves differ in that."""
+    pairs = dict.fromkeys(zip(cells["dataset_title"], cells["stand_in_for"], strict=True))
+    data = ", ".join(dataset(name, real) for name, real in pairs)
+    seeds = cells.groupby(["setting", "method", "preset"])["seed"].nunique()
+    fewest = "" if seeds.min() == seeds.max() else f"{seeds.min()} to "
+    return f"Scale {cells['scale'].iloc[0]}, ran on {data}, {fewest}{count(int(seeds.max()), 'seed')}"
+
+
+def closing(cells: pd.DataFrame) -> str:
+    """The end of every caption: scale, dataset that really ran, seeds, what was reduced."""
+    reductions = "; ".join(dict.fromkeys(filter(None, cells["reduction"])))
+    return f"{what_ran(cells)}." + (f" Reduced: {reductions}." if reductions else "")
