@@ -249,10 +249,11 @@ class Experiment(Record):
 
 
 class Only(Record):
-    """Which part of an experiment a scale runs; an absent list means all."""
+    """Which part of an experiment a scale runs; what is absent limits nothing."""
 
     settings: tuple[str, ...] | None = Field(None, strict=False)
     methods: tuple[str, ...] | None = Field(None, strict=False)
+    presets: PositiveInt | None = Field(None, description="So many presets of each method, the first ones.")
 
 
 class ScaleChanges(Record):

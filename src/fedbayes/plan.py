@@ -213,13 +213,13 @@ class Plan:
         """
         cells = self.cells_of(paper)
         seeds = len({cell.seed for cell in cells})
-        ran = {(cell.experiment, cell.setting, cell.method) for cell in cells}
+        ran = {(cell.experiment, cell.setting, cell.method, cell.preset) for cell in cells}
         return [
             {
                 "experiment": experiment.title,
                 "setting": setting.title,
                 "method": label,
-                "cells": len(entry.presets) * seeds,
+                "cells": len(missing) * seeds,
                 "published_table": experiment.published_table or "",
                 "published_dataset": setting.published.dataset if setting.published else "",
                 "published_setting": setting.published.setting if setting.published else "",
@@ -227,7 +227,8 @@ class Plan:
             for key, experiment in self.papers[paper].experiments.items()
             for name, setting in experiment.settings.items()
             for label, entry in experiment.methods.items()
-            if (setting.methods is None or label in setting.methods) and (key, name, label) not in ran
+            if (setting.methods is None or label in setting.methods)
+            and (missing := [preset for preset in entry.presets if (key, name, label, preset) not in ran])
         ]
 
     def shown(self, paper: str, kind: str) -> list[str]:
@@ -374,7 +375,7 @@ class _Planner:
                     if not (in_setting and _runs_at(scale, key, setting_key, label)):
                         continue
                     where = _Where(file, key, setting_key, label)
-                    for preset in entry.presets:
+                    for preset in entry.presets[: _presets_at(scale, key)]:
                         cells += self.seeds(name, where, experiment, setting, entry, preset, scale)
         if not cells:
             raise complain(file, f"scales.{self.config.scale}.only", "leaves nothing to run")
@@ -633,6 +634,12 @@ def _runs_at(scale: ScaleChanges | PaperScale, experiment: str, setting: str, me
     if only is None:
         return True
     return (only.settings is None or setting in only.settings) and (only.methods is None or method in only.methods)
+
+
+def _presets_at(scale: ScaleChanges | PaperScale, experiment: str) -> int | None:
+    """How many presets of each method a scale runs; None for all."""
+    only = None if isinstance(scale, PaperScale) else scale.only.get(experiment)
+    return only.presets if only else None
 
 
 def reduction(exact: dict[str, Any], actual: dict[str, Any]) -> str:

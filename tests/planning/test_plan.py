@@ -95,6 +95,21 @@ def test_equal_cells_run_once(clone: Path) -> None:
     assert len(plan.cells) == len(before.cells) + len(doubled) and plan.runs.keys() == before.runs.keys()
 
 
+def test_a_scale_may_run_the_first_presets_alone_and_says_what_it_leaves_out(clone: Path) -> None:
+    def first_alone(paper: Any) -> None:
+        paper["scales"]["smoke"]["only"]["table1"] = {"settings": ["mnist-small"], "presets": 1}
+
+    edit(clone, "papers/pfedbayes.yaml", first_alone)
+    plan = load_plan({"scale": "smoke", "papers": ["pfedbayes"]}, clone)
+    methods = plan.papers["pfedbayes"].experiments["table1"].methods
+    ran = {cell.method: cell.preset for cell in plan.cells if cell.experiment == "table1"}
+    assert ran == {label: entry.presets[0] for label, entry in methods.items()}
+    title = plan.papers["pfedbayes"].experiments["table1"].title
+    left = {row["method"]: row["cells"] for row in plan.left_out("pfedbayes")
+            if (row["experiment"], row["setting"]) == (title, "MNIST small")}  # fmt: skip
+    assert left == {label: len(entry.presets) - 1 for label, entry in methods.items() if len(entry.presets) > 1}
+
+
 def test_whole_numbers_and_their_floats_are_one_configuration(clone: Path) -> None:
     before = load_plan({"scale": "smoke", "papers": ["pfedbayes"]}, clone).cells[0].run.id
 
@@ -310,7 +325,7 @@ def with_shift(dataset: str = "cifar10", **changes: Any) -> Any:
 
 
 def test_a_field_that_marks_its_results_is_seen_wherever_the_cell_is() -> None:
-    cells = [cell for cell in make_plan().cells if cell.method == "Per-FedAvg"]
+    cells = [cell for cell in make_plan(scale="paper").cells if cell.method == "Per-FedAvg"]
     found = {cell.preset: (cell.marks, cell.variant, cell.row()["marks"]) for cell in cells}
     mark = "adapted on test data"
     assert found.pop("leak") == (mark, mark, mark)
