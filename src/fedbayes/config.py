@@ -170,6 +170,9 @@ class Protocol(Record):
     newcomer_visits: PositiveInt = Field(
         1, description="Local visits of a client that was not in training, before it is tested; what is shared stays."
     )
+    keep: tuple[NonNegativeInt, ...] = Field(
+        (), strict=False, description="Rounds whose states are kept, and evaluated beside the best and the last one."
+    )
 
     @model_validator(mode="after")
     def has_batches_to_adapt_on(self) -> Protocol:
@@ -182,7 +185,7 @@ class Protocol(Record):
     def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The plain test keeps the form, and so runs keep the names, it had before there was another.
         plain: dict[str, Any] = {"gm_tests": "clients", "personal": None, "adapt_batches": None}
-        plain |= {"newcomer": None, "newcomer_visits": 1}
+        plain |= {"newcomer": None, "newcomer_visits": 1, "keep": ()}
         return {k: v for k, v in handler(self).items() if k not in plain or v != plain[k]}
 
 

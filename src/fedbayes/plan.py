@@ -471,6 +471,7 @@ class _Planner:
         """Everything that changes the numbers of a cell but its seed, checked against the data's facts."""
         dataset = self.dataset(where, setting, scale)
         facts = self.datasets[dataset]
+        scale = _never_longer(scale, (experiment.training.model_dump() | entry.training)["rounds"])
         sections: dict[str, Any] = {
             name: parse(
                 model,
@@ -562,6 +563,9 @@ class _Planner:
         if last < training.rounds and not any(r % protocol.every == 0 for r in range(first, last + 1)):
             found = f"no round of [{first}, {last}] is tested: protocol.every is {protocol.every}"
             raise complain(where.file, f"{where} / protocol.window", found)
+        if late := [round_ for round_ in protocol.keep if round_ > training.rounds]:
+            found = f"found {late[0]}; allowed: at most {training.rounds} (training.rounds)"
+            raise complain(where.file, f"{where} / protocol.keep", found)
         if protocol.gm_tests == "whole" and facts.test_per_class is None:
             found = f"found 'whole', but {dataset!r} has no test part of its own"
             raise complain(where.file, f"{where} / protocol.gm_tests", found)
@@ -640,6 +644,17 @@ def _presets_at(scale: ScaleChanges | PaperScale, experiment: str) -> int | None
     """How many presets of each method a scale runs; None for all."""
     only = None if isinstance(scale, PaperScale) else scale.only.get(experiment)
     return only.presets if only else None
+
+
+def _never_longer(scale: ScaleChanges, rounds: int) -> ScaleChanges:
+    """The scale without its rounds and their window, for an experiment that has no more rounds than that anyway."""
+    if scale.training.get("rounds", 0) < rounds:
+        return scale
+    training, protocol = (
+        {key: value for key, value in changes.items() if key != length}
+        for changes, length in ((scale.training, "rounds"), (scale.protocol, "window"))
+    )
+    return scale.model_copy(update={"training": training, "protocol": protocol})
 
 
 def reduction(exact: dict[str, Any], actual: dict[str, Any]) -> str:

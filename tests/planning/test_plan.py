@@ -60,7 +60,8 @@ def test_smoke_runs_the_embedded_set_and_says_what_it_reduces() -> None:
     for cell in plan.cells:
         size = 950 if cell.setting.startswith("mnist-small") else 800
         assert f"test_per_class 50 (paper {size})" in cell.reduction
-        assert f"rounds {smoke.training['rounds']} (paper 800)" in cell.reduction
+        rounds = f"rounds {smoke.training['rounds']} (paper 800)"
+        assert (rounds in cell.reduction) == (cell.experiment != "figure3"), "Figure 3 has ten rounds in the paper"
 
 
 def test_a_run_is_named_by_what_changes_its_numbers_only() -> None:
@@ -108,6 +109,26 @@ def test_a_scale_may_run_the_first_presets_alone_and_says_what_it_leaves_out(clo
     left = {row["method"]: row["cells"] for row in plan.left_out("pfedbayes")
             if (row["experiment"], row["setting"]) == (title, "MNIST small")}  # fmt: skip
     assert left == {label: len(entry.presets) - 1 for label, entry in methods.items() if len(entry.presets) > 1}
+
+
+def test_a_scale_makes_nothing_longer(clone: Path) -> None:
+    def ten_rounds_more(paper: Any) -> None:
+        paper["scales"]["reduced"] |= {"training": {"rounds": 200}, "protocol": {"window": [100, 200], "every": 5}}
+
+    edit(clone, "papers/pfedbayes.yaml", ten_rounds_more)
+    plan = load_plan({"scale": "reduced", "papers": ["pfedbayes"]}, clone)
+    specs = {cell.experiment: cell.run.spec for cell in plan.cells}
+    assert specs["table1"]["training"]["rounds"] == 200 and specs["table1"]["protocol"]["window"] == [100, 200]
+    assert specs["figure3"]["training"]["rounds"] == 10
+    assert (specs["figure3"]["protocol"]["window"], specs["figure3"]["protocol"]["every"]) == ([0, 10], 5)
+
+
+def test_rounds_that_are_kept_must_be_reached(clone: Path) -> None:
+    def too_late(paper: Any) -> None:
+        paper["experiments"]["figure3"]["protocol"]["keep"] = [0, 11]
+
+    edit(clone, "papers/pfedbayes.yaml", too_late)
+    assert "protocol.keep: found 11; allowed: at most 10 (training.rounds)" in complaint(clone)
 
 
 def test_whole_numbers_and_their_floats_are_one_configuration(clone: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from agreement import preset
 from artefacts import METRICS
@@ -34,6 +35,24 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_in(tmp_path_factory.mktemp("trained"), small_run())
+
+
+def stop_after(last: int, folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train a run until the checkpoint of a round is written, and stop there."""
+
+    class Stop(Exception):
+        pass
+
+    def save_and_stop(target: Path, round_: int, *args: object) -> None:
+        save(target, round_, *args)
+        if round_ == last:
+            raise Stop
+
+    save = checkpoint.save
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "save", save_and_stop)
+        with pytest.raises(Stop):
+            train_in(folder, run, checkpoint_seconds=0)
 
 
 def test_rounds_hold_every_model_scope_and_metric(trained: Path) -> None:
@@ -66,6 +85,30 @@ def test_kept_states_are_the_last_and_the_best_of_the_window(trained: Path) -> N
         window = pooled[pooled["round"] >= 2]
         best = int(window.loc[window["value"].idxmax(), "round"])
         assert int(state[f"best-{model}/round"]) == best == record["best_round"][model]
+
+
+def test_states_of_single_rounds_are_kept_across_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped after round 3 and started again, as undisturbed; the state of round 2 is that of a run of two rounds."""
+    spec = small_run().spec
+    run = Run(spec | {"protocol": spec["protocol"] | {"keep": [0, 2]}})
+    calm = train_in(tmp_path / "calm", run)
+    stop_after(3, tmp_path / "rough", run, monkeypatch)
+    rough = train_in(tmp_path / "rough", run, checkpoint_seconds=0)
+    assert (rough / "state.safetensors").read_bytes() == (calm / "state.safetensors").read_bytes()
+    kept, short = (
+        read_state(calm / "state.safetensors"),
+        read_state(train_in(tmp_path, small_run(2)) / "state.safetensors"),
+    )
+    assert {name.split("/")[0] for name in kept} == {"last", "best-pm", "best-gm", "round-0", "round-2"}
+    for name, tensor in short.items():
+        state, key = name.split("/", 1)
+        assert state != "last" or torch.equal(kept[f"round-2/{key}"], tensor)
+    dataset, split = prepare(tmp_path / "calm", run)
+    targets = (tmp_path / "evaluation.parquet", tmp_path / "predictions.parquet")
+    evaluate(run, calm / "state.safetensors", dataset, split, None, *targets, Execution())
+    found = pd.read_parquet(targets[0])
+    assert dict(found[["state", "round"]].drop_duplicates().to_numpy())["round-2"] == 2
+    assert set(pd.read_parquet(targets[1])["state"]) == {"best-pm", "best-gm"}
 
 
 def test_the_record_says_where_the_numbers_come_from(trained: Path) -> None:
@@ -152,20 +195,7 @@ def test_a_damaged_checkpoint_is_said_and_does_not_change_the_result(
     trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stop after round 3, truncate the newest checkpoint, start again."""
-
-    class Stop(Exception):
-        pass
-
-    def stop_after_three(folder: Path, round_: int, *args: object) -> None:
-        save(folder, round_, *args)
-        if round_ == 3:
-            raise Stop
-
-    save = checkpoint.save
-    monkeypatch.setattr(checkpoint, "save", stop_after_three)
-    with pytest.raises(Stop):
-        train_in(tmp_path, small_run(), checkpoint_seconds=0)
-    monkeypatch.setattr(checkpoint, "save", save)
+    stop_after(3, tmp_path, small_run(), monkeypatch)
     newest = tmp_path / "run/checkpoint/round-000003/state.safetensors"
     newest.write_bytes(newest.read_bytes()[:1000])
     with caplog.at_level(logging.INFO, logger=training.LOG.name):

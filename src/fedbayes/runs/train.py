@@ -86,7 +86,7 @@ def train(
 
 
 class _Session:
-    """A run under way: its state, what it has gathered, and the best states of the window."""
+    """A run under way: its state, what it has gathered, and the states it keeps."""
 
     def __init__(
         self,
@@ -100,7 +100,8 @@ class _Session:
         self.run, self.federation, self.identity, self.show = run, federation, identity, show
         self.folder, self.interval = target / "checkpoint", execution.checkpoint_seconds
         self.state: State = start(federation)
-        self.best_states: dict[str, dict[str, Tensor]] = {}
+        # Besides the last: the best of the window by model, and those of the rounds that the protocol keeps.
+        self.kept_states: dict[str, dict[str, Tensor]] = {}
         self.progress = Progress(started=time.time())
         self.last_round: int = run.spec["training"]["rounds"]
         self._resume()
@@ -109,12 +110,14 @@ class _Session:
         """All rounds that are left, with a checkpoint every so often."""
         self._give_notice()
         if not self.progress.rows:
+            self._keep()
             self._test()
         LOG.info("run %s, %s, from round %d of %d", self.run.id, self.federation.lifting, self.done, self.last_round)
         began, before, saved, shown = time.monotonic(), self.progress.seconds, time.monotonic(), 0.0
         warm, warm_at = began, self.done
         for state, report in rounds(self.federation, self.state, self.last_round):
             self.state = state
+            self._keep()
             loss = self._note(report)
             if not math.isfinite(loss):
                 self._stop_diverged(loss)
@@ -166,11 +169,16 @@ class _Session:
         return int(self.state.round)
 
     def saved_states(self) -> dict[str, Tensor]:
-        """The last state and the best ones of the window, as named tensors."""
-        states = trees.named(self.state, "last")
-        for name, tensors in self.best_states.items():
-            states |= {f"best-{name}/{key}": tensor for key, tensor in tensors.items()}
-        return states
+        """The last state, the best ones of the window and those of single rounds, as named tensors."""
+        return trees.named(self.state, "last") | self._kept_tensors()
+
+    def _kept_tensors(self) -> dict[str, Tensor]:
+        return {f"{name}/{key}": t for name, tensors in self.kept_states.items() for key, t in tensors.items()}
+
+    def _keep(self) -> None:
+        """Keep the present state if the protocol asks for this round's."""
+        if self.done in self.run.spec["protocol"].get("keep", ()):
+            self.kept_states[f"round-{self.done}"] = trees.named(self.state)
 
     def record(self, code: str, data: dict[str, Any]) -> dict[str, Any]:
         """Everything about the run that is not a tensor or a row: `run.json`."""
@@ -226,7 +234,7 @@ class _Session:
             best = self.progress.best.get(model, (-1.0, -1))[0]
             if first <= self.done <= last and accuracies[model] > best:
                 self.progress.best[model] = (accuracies[model], self.done)
-                self.best_states[model] = trees.named(self.state)
+                self.kept_states[f"best-{model}"] = trees.named(self.state)
         return accuracies
 
     def _line(self, loss: float, tested: dict[str, float], pace: float) -> str:
@@ -240,8 +248,8 @@ class _Session:
         )
 
     def _checkpoint(self) -> None:
-        best = {f"best/{name}/{key}": t for name, tensors in self.best_states.items() for key, t in tensors.items()}
-        tensors = trees.named(self.state, "state") | best
+        kept = {f"kept/{name}": tensor for name, tensor in self._kept_tensors().items()}
+        tensors = trees.named(self.state, "state") | kept
         checkpoint.save(self.folder, self.done, self.identity, tensors, asdict(self.progress))
 
     def _resume(self) -> None:
@@ -253,9 +261,9 @@ class _Session:
         own = {name: t for name, t in tensors.items() if name.startswith("state/")}
         self.state = trees.rebuild(self.state, own, "state")
         for name, tensor in tensors.items():
-            if name.startswith("best/"):
-                _, model, key = name.split("/", 2)
-                self.best_states.setdefault(model, {})[key] = tensor
+            if name.startswith("kept/"):
+                _, state, key = name.split("/", 2)
+                self.kept_states.setdefault(state, {})[key] = tensor
         self.progress = Progress(**progress)
         self.progress.best = {model: (value, at) for model, (value, at) in self.progress.best.items()}
         LOG.info("resumed after round %d", self.done)

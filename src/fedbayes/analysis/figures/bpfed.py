@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.figures.bars import draw_bars
 from fedbayes.analysis.figures.lines import accuracy_by_round, accuracy_caption
 from fedbayes.analysis.figures.reliability import bins, draw_histogram, draw_reliability
 from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, read_runs, what_ran
@@ -16,6 +17,9 @@ from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, rea
 BINS = 10  # the code's
 # Experiments that hold a part of Table I, whose runs the curves are of.
 TABLE1 = ("table1", "table1-cifar10", "table1-cifar10-bpfed", "table1-cifar10-perfedavg")
+# Experiments with a client that joins after training, and the methods of Figures 7 to 9 in the paper's order.
+NEW_CLIENT = ("new-client", "new-client-cifar10", "new-client-cifar10-bayesian")
+NEW_CLIENT_METHODS = ("FedPer", "LG-FedAvg", "FedRep", "FedSOUL", "BPFed")
 
 
 def curves(dataset: str, name: str, sources: Sources) -> Drawn:
@@ -56,9 +60,42 @@ def figure6(sources: Sources) -> Drawn:
     return Drawn(drawn, caption + closing(cells))
 
 
+def new_client(dataset: str, name: str, sources: Sources) -> Drawn:
+    """Figures 7 to 9: accuracy of a client that joins after training, a bar for each method, small and large data."""
+    cells = pd.concat([sources.cells(experiment) for experiment in NEW_CLIENT])
+    cells = cells[cells["setting"].str.startswith(dataset) & cells["method"].isin(NEW_CLIENT_METHODS)]
+    if cells.empty:
+        return nothing_ran(name)
+    rows = []
+    for (setting, method), own in cells.groupby(["setting", "method"], sort=False):
+        tested = read_runs(own, sources.root, "evaluation.parquet")
+        tested = tested[(tested["state"] == "last") & (tested["model"] == "pm") & (tested["condition"] == "new")]
+        accuracy = 100 * tested.loc[(tested["client"] == -1) & (tested["metric"] == "accuracy"), "value"]
+        group = sources.titles[str(setting)].split(",")[0]
+        rows.append((group, method, accuracy.mean(), accuracy.min(), accuracy.max()))
+    drawn = Figure(figsize=(7.0, 3.4), layout="constrained")
+    panel = drawn.subplots()
+    values = pd.DataFrame(rows, columns=["group", "series", "mean", "low", "high"])
+    order = {method: at for at, method in enumerate(NEW_CLIENT_METHODS)}
+    draw_bars(panel, values.sort_values("series", key=lambda names: names.map(order), kind="stable"))
+    panel.set_ylabel("accuracy of the new client (%)")
+    drawn.legend(*panel.get_legend_handles_labels(), loc="outside lower left", ncols=len(NEW_CLIENT_METHODS))
+    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    spread = "; the line spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else ""
+    caption = (
+        f"{name}. Test accuracy of the first client, which joins after training and trains its private part alone, the "
+        f"shared part frozen. Bars are means over seeds{spread}. The paper prints no numbers here and does not say "
+        "over what its bars are averages. "
+    )
+    return Drawn(drawn, caption + closing(cells))
+
+
 FIGURES: dict[str, Callable[[Sources], Drawn]] = {
     "figure3": partial(curves, "MNIST", "Figure 3"),
     "figure4": partial(curves, "FMNIST", "Figure 4"),
     "figure5": partial(curves, "CIFAR-10", "Figure 5"),
     "figure6": figure6,
+    "figure7": partial(new_client, "mnist", "Figure 7"),
+    "figure8": partial(new_client, "fmnist", "Figure 8"),
+    "figure9": partial(new_client, "cifar10", "Figure 9"),
 }
