@@ -183,10 +183,9 @@ class Protocol(Record):
 
     @model_serializer(mode="wrap")
     def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # The plain test keeps the form, and so runs keep the names, it had before there was another.
-        plain: dict[str, Any] = {"gm_tests": "clients", "personal": None, "adapt_batches": None}
-        plain |= {"newcomer": None, "newcomer_visits": 1, "keep": ()}
-        return {k: v for k, v in handler(self).items() if k not in plain or v != plain[k]}
+        # What has a default is left out where it has that: runs keep the names they had before there was the key.
+        fields = type(self).model_fields
+        return {key: value for key, value in handler(self).items() if getattr(self, key) != fields[key].default}
 
 
 class NetworkChoice(BaseModel):
