@@ -133,12 +133,23 @@ def read_state(path: Path) -> dict[str, Tensor]:
     """Read named tensors."""
     from safetensors.torch import load
 
-    data = path.read_bytes()
-    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    text = header.get("__metadata__", {}).get("fedbayes", "")
+    text = _header(path).get("__metadata__", {}).get("fedbayes", "")
     same = json.loads(text)["same"] if text.startswith("{") else {}  # older files have `about` alone
-    tensors = load(data)
+    tensors = load(path.read_bytes())
     return tensors | {name: tensors[first] for name, first in same.items()}
+
+
+def stored_bytes(path: Path) -> dict[str, int]:
+    """Bytes of each tensor that a file of named tensors stores; nothing is loaded."""
+    entries = {name: entry for name, entry in _header(path).items() if name != "__metadata__"}
+    return {name: entry["data_offsets"][1] - entry["data_offsets"][0] for name, entry in entries.items()}
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """The JSON that a safetensors file begins with, behind its length in eight bytes."""
+    with path.open("rb") as stream:
+        header: dict[str, Any] = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    return header
 
 
 def write_with(path: Path, writer: Callable[[Path], object]) -> None:
