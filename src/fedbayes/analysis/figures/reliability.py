@@ -118,7 +118,9 @@ def draw_reliability(panel: Axes, binned: pd.DataFrame, errors: tuple[float, flo
     panel.bar(middle, height, 1 / number, low, fill=False, edgecolor=GAP, hatch="///", linewidth=0.8, label="gap")
     panel.plot([0, 1], [0, 1], color="black", linestyle=(0, (4, 2)), linewidth=1)
     ece, mce = errors or gaps(binned)
-    panel.text(0.03, 0.97, f"ECE {100 * ece:.1f} %\nMCE {100 * mce:.1f} %", va="top", transform=panel.transAxes)
+    behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}  # bars may stand there
+    text = f"ECE {100 * ece:.1f} %\nMCE {100 * mce:.1f} %"
+    panel.text(0.03, 0.97, text, va="top", transform=panel.transAxes, bbox=behind)
     panel.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy")
 
 
