@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
 
-from fedbayes.io import read_state, replacing, write_state
+from fedbayes.io import read_state, replacing, stored_bytes, write_state
 
 
 def test_the_same_tensors_give_the_same_bytes(tmp_path: Path) -> None:
@@ -20,10 +21,24 @@ def test_the_same_tensors_give_the_same_bytes(tmp_path: Path) -> None:
     assert torch.equal(read_state(tmp_path / "state")["b"], torch.arange(3.0))
 
 
-def test_one_tensor_under_two_names_is_written_twice(tmp_path: Path) -> None:
-    shared = torch.ones(3)
-    write_state(tmp_path / "state", {"last": shared, "best": shared})
-    assert read_state(tmp_path / "state").keys() == {"last", "best"}
+def test_equal_tensors_are_stored_once_and_read_under_every_name(tmp_path: Path) -> None:
+    best = torch.arange(1000.0)
+    nearly = torch.cat([best[:-1], torch.tensor([-1.0])])
+    state = {"best": best, "last": best.clone(), "nearly": nearly, "zero": torch.zeros(9), "minus": -torch.zeros(9)}
+    state |= {"shaped": best.view(10, 100), "nan": torch.full((9,), torch.nan), "nan2": torch.full((9,), torch.nan)}
+    write_state(tmp_path / "state", state, "about")
+    found = read_state(tmp_path / "state")
+    assert found.keys() == state.keys()
+    for name, tensor in state.items():
+        assert found[name].numpy().tobytes() == tensor.numpy().tobytes() and found[name].shape == tensor.shape
+    # shaped's bytes are best's, but it has another shape.
+    expected = {"best": 4000, "shaped": 4000, "nearly": 4000, "zero": 36, "minus": 36, "nan": 36}
+    assert stored_bytes(tmp_path / "state") == expected
+
+
+def test_files_of_before_are_read(tmp_path: Path) -> None:
+    (tmp_path / "state").write_bytes(save({"a": torch.ones(2)}, {"fedbayes": "run x, code y"}))
+    assert read_state(tmp_path / "state")["a"].tolist() == [1.0, 1.0]
 
 
 def test_a_failed_writer_leaves_the_old_file_and_no_rubbish(tmp_path: Path) -> None:

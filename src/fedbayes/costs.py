@@ -51,8 +51,9 @@ class Measured:
         passes: their passes, in thousands.
         seconds: their seconds.
         memory_mb: the most any of them held; 0 where that was not written down.
-        disk_mb: files of a run for each client of its split, the most of any; 0 likewise.
+        disk_mb: files of a run for each client of its split, without `server_mb`; the most of any; 0 likewise.
         source: how it was measured.
+        server_mb: what a run keeps of its server, which more clients do not make larger; the most of any.
     """
 
     method: str
@@ -64,6 +65,7 @@ class Measured:
     memory_mb: float
     disk_mb: float
     source: str
+    server_mb: float = 0.0
 
 
 COLUMNS = [field.name for field in fields(Measured)]
@@ -162,6 +164,7 @@ class Rates:
         size = size_of(plan, run)
         memory = max((row.memory_mb for row in alike), default=0.0)
         disk = max((row.disk_mb for row in alike), default=0.0) * size.clients
+        disk += max((row.server_mb for row in alike), default=0.0)
         return Cost(seconds, memory, disk, guessed or not size.known)
 
     def _like(self, method: str, network: str, dataset: str) -> tuple[Sequence[Measured], float, bool]:
@@ -185,7 +188,8 @@ class Rates:
 
 
 def _measured(row: Mapping[str, str]) -> Measured:
-    numbers = {name: float(row[name]) for name in ("passes", "seconds", "memory_mb", "disk_mb")}
+    # Tables of before have no column for the server.
+    numbers = {name: float(row.get(name) or 0) for name in ("passes", "seconds", "memory_mb", "disk_mb", "server_mb")}
     return Measured(row["method"], row["network"], row["dataset"], int(row["runs"]), **numbers, source=row["source"])
 
 

@@ -23,6 +23,8 @@ ROUNDS_COLUMNS = ("round", "model", "condition", "scope", "metric", "value")
 EVALUATION_COLUMNS = ("state", "round", "model", "condition", "client", "samples", "metric", "value")
 # Rows of an evaluation under this model are what a method tells of each client's state, not tests of a model.
 TRAITS = "client"
+# Rows under this one are about what a run cost.
+COST = "cost"
 
 
 def followed_model(model: str) -> str:
@@ -96,21 +98,58 @@ def write_columns(path: Path, parts: Sequence[Mapping[str, Any]]) -> None:
 def write_state(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> None:
     """Write named tensors as safetensors: no pickle, the same bytes for the same values.
 
-    `about` goes into the file's header. One text, because the format writes several in an order of its own choosing.
+    Tensors of the same bytes are stored once, under the first of their names: the best state may be the last, or that
+    of another model. Which names share one stands in the file's header beside `about`, as one text, because the format
+    writes several in an order of its own choosing.
     """
     from safetensors.torch import save
 
-    # Cloned, because two names may hold one tensor (the best state may be the last) and the format refuses to share.
-    contiguous = {name: tensors[name].detach().cpu().contiguous().clone() for name in sorted(tensors)}
+    contiguous = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    same = _repeated(contiguous)
+    # Cloned, because two names may hold parts of one tensor and the format refuses to share.
+    own = {name: tensor.clone() for name, tensor in contiguous.items() if name not in same}
     with replacing(path) as part:
-        part.write_bytes(save(contiguous, {"fedbayes": about}))
+        part.write_bytes(save(own, {"fedbayes": json.dumps({"about": about, "same": same})}))
+
+
+def _repeated(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Names of tensors whose bytes stand under an earlier name, with that name."""
+    import torch
+
+    firsts: dict[tuple[object, ...], list[str]] = {}
+    same: dict[str, str] = {}
+    for name, tensor in tensors.items():
+        raw = tensor.flatten().view(torch.uint8)
+        alike = firsts.setdefault((tensor.dtype, tensor.shape, raw[:64].numpy().tobytes()), [])
+        found = next((first for first in alike if torch.equal(tensors[first].flatten().view(torch.uint8), raw)), None)
+        if found is None:
+            alike.append(name)
+        else:
+            same[name] = found
+    return same
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
     """Read named tensors."""
     from safetensors.torch import load
 
-    return load(path.read_bytes())
+    text = _header(path).get("__metadata__", {}).get("fedbayes", "")
+    same = json.loads(text)["same"] if text.startswith("{") else {}  # older files have `about` alone
+    tensors = load(path.read_bytes())
+    return tensors | {name: tensors[first] for name, first in same.items()}
+
+
+def stored_bytes(path: Path) -> dict[str, int]:
+    """Bytes of each tensor that a file of named tensors stores; nothing is loaded."""
+    entries = {name: entry for name, entry in _header(path).items() if name != "__metadata__"}
+    return {name: entry["data_offsets"][1] - entry["data_offsets"][0] for name, entry in entries.items()}
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """The JSON that a safetensors file begins with, behind its length in eight bytes."""
+    with path.open("rb") as stream:
+        header: dict[str, Any] = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    return header
 
 
 def write_with(path: Path, writer: Callable[[Path], object]) -> None:

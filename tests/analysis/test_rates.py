@@ -6,11 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from artefacts import ROOT, make_plan, write_run
 from fedbayes.analysis.rates import finished, frozen, pooled, refresh
-from fedbayes.costs import Measured, Rates, passes, write_rows
-from fedbayes.io import read_json, write_json
+from fedbayes.costs import Measured, Rates, passes, size_of, write_rows
+from fedbayes.io import read_json, write_json, write_state
 from fedbayes.reading import ConfigError
 
 
@@ -21,6 +22,8 @@ def test_a_finished_run_tells_its_seconds_memory_and_files(tmp_path: Path) -> No
     benchmark = tmp_path / "benchmarks/train" / run.dataset / run.method / f"{run.id}.tsv"
     benchmark.parent.mkdir(parents=True)
     benchmark.write_text("s\tmax_rss\n14.0\t612.5\n")
+    tensors = {"last/server/w": torch.ones(250), "best-gm/server/w": torch.zeros(250), "last/clients/w": torch.ones(99)}
+    write_state(tmp_path / run.folder / "state.safetensors", tensors)
     ((name, row),) = finished(plan, tmp_path)
     files = sum(file.stat().st_size for file in (tmp_path / run.folder).iterdir())
     assert (name, row.method, row.network, row.dataset) == (
@@ -31,7 +34,14 @@ def test_a_finished_run_tells_its_seconds_memory_and_files(tmp_path: Path) -> No
     )
     assert (row.seconds, row.memory_mb, row.runs) == (12.5, 612.5, 1)
     assert row.passes == pytest.approx(passes(plan, run) / 1000)
-    assert row.disk_mb == pytest.approx(files / 1e6 / 10)
+    assert row.server_mb == pytest.approx(2000 / 1e6) and row.disk_mb == pytest.approx((files - 2000) / 1e6 / 10)
+
+
+def test_files_of_the_server_do_not_grow_with_the_clients() -> None:
+    plan = make_plan()
+    run = next(run for run in plan.runs.values() if run.method == "fedavg")
+    row = Measured("fedavg", "mlp", run.dataset, 1, 1.0, 1.0, 500.0, 2.0, "by hand", 7.0)
+    assert Rates([row]).cost(plan, run).disk_mb == 7 + 2 * size_of(plan, run).clients
 
 
 def test_a_run_that_diverged_tells_nothing(tmp_path: Path) -> None:
@@ -44,10 +54,10 @@ def test_a_run_that_diverged_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_rows_are_added_up_and_peaks_kept() -> None:
-    one = Measured("fedavg", "mlp", "mnist", 1, 10.0, 2.0, 400.0, 1.0, "finished runs")
+    one = Measured("fedavg", "mlp", "mnist", 1, 10.0, 2.0, 400.0, 1.0, "finished runs", 5.0)
     two = Measured("fedavg", "mlp", "mnist", 2, 30.0, 4.0, 0.0, 3.0, "frozen hours")
     assert pooled([one, two]) == [
-        Measured("fedavg", "mlp", "mnist", 3, 40.0, 6.0, 400.0, 3.0, "finished runs + frozen hours")
+        Measured("fedavg", "mlp", "mnist", 3, 40.0, 6.0, 400.0, 3.0, "finished runs + frozen hours", 5.0)
     ]
 
 

@@ -13,9 +13,6 @@ NOT_YET = {
     ("Self-FL", "Table4"): 10,
     ("Self-FL", "Table5"): 30,
     ("Self-FL", "Table6"): 30,
-    ("LR-BPFL", "Table1"): 12,
-    ("FedUAB", "Table1"): 9,
-    ("FedUAB", "Table4"): 3,
     ("FedUAB", "Table8"): 168,
 }
 

@@ -115,6 +115,7 @@ def test_the_record_says_where_the_numbers_come_from(trained: Path) -> None:
     record = read_json(trained / "run.json")
     assert record["spec"] == small_run().spec and record["outcome"] == "finished" and record["lift"] == "vmap"
     assert record["floats"] == {"down": 79510, "up": 79510, "kept": 0}
+    assert len(record["round_seconds"]) == 4 and 0 < sum(record["round_seconds"]) < record["seconds"]
     assert len(record["round_ended"]) == 4 and record["round_ended"] == sorted(record["round_ended"])
     assert record["dataset"]["name"] == "mnist-5k" and len(record["split"]["md5"]) == 32
     assert not (trained / "checkpoint").exists()
@@ -135,7 +136,9 @@ def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp
     )
     found = pd.read_parquet(tmp_path / "evaluation.parquet")
     assert tuple(found.columns) == EVALUATION_COLUMNS
-    assert len(found) == 3 * 2 * 11 * len(METRICS)
+    tested, cost = found[found["model"] != "cost"], found[found["model"] == "cost"]
+    assert len(tested) == 3 * 2 * 11 * len(METRICS)
+    assert cost[["state", "client", "metric", "value"]].to_numpy().tolist() == [["last", -1, "weights", 79510.0]]
     rounds = pd.read_parquet(trained / "rounds.parquet")
     for model in ("pm", "gm"):
         for metric in METRICS:

@@ -7,7 +7,9 @@ from typing import Any
 import pandas as pd
 
 from fedbayes.analysis.published import Meaning
+from fedbayes.analysis.run_cost import WHOLE
 from fedbayes.analysis.verdict import objections, verdict
+from fedbayes.io import COST
 
 # Columns that come from the summary as they are; those of SEEDS belong to the selection that is compared.
 CARRIED = ["experiment", "variant", "preset", "scale", "stand_in_for", "marks", "reduction"]
@@ -26,22 +28,24 @@ def run_row(theirs: dict[str, Any], meaning: Meaning, cell: pd.DataFrame) -> dic
     tested = cell[(cell["model"] == model) & (cell["metric"] == meaning.metric)]
     if tested.empty:
         return None
-    best = _value(tested, "best", meaning.scope)
-    source = tested.iloc[0].to_dict() | {key: value for key, value in best.items() if key in SEEDS}
+    selection = WHOLE if model == COST else "best"
+    taken = _value(tested, selection, meaning.scope)
+    ours = _mean(tested, selection, meaning.scope)
+    source = tested.iloc[0].to_dict() | {key: value for key, value in taken.items() if key in SEEDS}
     row = theirs | {key: source[key] for key in (*CARRIED, *SEEDS)}
-    row |= {key: best.get(key, float("nan")) for key in ("std", "ci_low", "ci_high")}
+    row |= {key: taken.get(key, float("nan")) for key in ("std", "ci_low", "ci_high")}
     row |= {
         "status": "run",
         "model": model,
         "our_setting": source["setting"],
         "ran_on": source["dataset_title"],
-        "ours": _mean(tested, "best", meaning.scope),
+        "ours": ours,
         "ours_last": _mean(tested, "last", meaning.scope),
         "ours_mean100": _mean(tested, "mean100", meaning.scope),
         "ours_pooled": _mean(tested, "best", "pooled"),
         "ours_client_mean": _mean(tested, "best", "mean"),
         "ours_worst_client": _mean(tested, "best", "worst"),
-        "difference": _mean(tested, "best", meaning.scope) - theirs["published"],
+        "difference": ours - theirs["published"],
     }
     return row | _judged(row, meaning)
 
@@ -75,6 +79,8 @@ def _judged(row: dict[str, Any], meaning: Meaning) -> dict[str, str]:
         row["published"],
         row["ours"],
         row["marks"],
+        meaning.by_machine,
+        row["method"] == meaning.base,
     )
     if reasons:
         return {"verdict": "", "why_no_verdict": "; ".join(reasons)}

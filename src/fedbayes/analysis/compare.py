@@ -18,7 +18,7 @@ import pandas as pd
 from fedbayes.analysis.beside import run_row
 from fedbayes.analysis.published import meaning_of, read_published
 from fedbayes.analysis.unprinted import unprinted_rows
-from fedbayes.analysis.verdict import NOT_IN_PAPER
+from fedbayes.analysis.verdict import DERIVED, NOT_IN_PAPER
 from fedbayes.io import write_with
 from fedbayes.reading import choice, complain
 
@@ -68,17 +68,39 @@ def read_reproduction(file: Path) -> pd.DataFrame:
 
 
 def printed_only(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a reproduction that are about a printed number."""
-    return rows[rows["why_no_verdict"] != NOT_IN_PAPER]
+    """The rows of a reproduction that are about a printed number, not about a ratio of two of them or about none."""
+    return rows[~rows["why_no_verdict"].isin([NOT_IN_PAPER, DERIVED])]
 
 
 def _table_rows(table: str, printed: pd.DataFrame, ours: pd.DataFrame) -> list[dict[str, Any]]:
     """The rows of one table: its printed numbers in their order, then the cells that claim none of them."""
     numbers = cast(list[dict[str, Any]], printed.to_dict("records"))
-    rows = [row for number in numbers for row in _rows(number, ours)]
+    rows = [row for number in numbers for row in (*_rows(number, ours), *_ratios(number, numbers, ours))]
     claimed = {tuple(row.get(column) for column in NAMED) for row in rows}
     cells = ours[ours["published_table"] == table].groupby(CELL, sort=False)
     return rows + [row for key, cell in cells if key not in claimed for row in unprinted_rows(printed, cell)]
+
+
+def _ratios(number: dict[str, Any], table: list[dict[str, Any]], ours: pd.DataFrame) -> list[dict[str, Any]]:
+    """A printed time divided by another method's, beside the same ratio of ours: what two machines have in common.
+
+    Args:
+        number: a printed number.
+        table: all numbers of its table.
+        ours: the summary.
+    """
+    metric = meaning_of(number["metric"]).beside
+    if not metric:
+        return []
+    place = ("dataset", "setting", "metric")
+    base = [n for n in table if n["method"] == meaning_of(metric).base and all(n[k] == number[k] for k in place)]
+    if not base:
+        return []
+    ratio = number["value"] / base[0]["value"]
+    derived = {"metric": metric, "value": ratio, "std": float("nan"), "printed": f"{ratio:.2f}"}
+    derived |= {"unit": meaning_of(metric).unit, "note": f"{number['printed']} / {base[0]['printed']}"}
+    found = _rows(number | derived, ours)
+    return [row | {"verdict": "", "why_no_verdict": DERIVED} for row in found if row["status"] == "run"]
 
 
 def _rows(number: dict[str, Any], ours: pd.DataFrame) -> list[dict[str, Any]]:

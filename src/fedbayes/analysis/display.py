@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedbayes.analysis.published import meaning_of
+from fedbayes.io import COST
 
 NOT_RUN = "not run"
 NOTHING = "–"
@@ -24,6 +25,13 @@ METRIC_NAMES = {
     "ece15": "ECE, 15 bins",
     "mce15": "MCE, 15 bins",
     "relative_fa": "relative false accepts",
+    "weights": "numbers of a client's model",
+    "bytes": "bytes a client sends in a round",
+    "seconds_per_update": "training time of an update",
+    "time_beside_pfedbayes": "training time, pFedBayes being 1",
+    "time_factor": "training time, FedAvg being 1",
+    "space_factor": "size of a client's model, FedAvg being 1",
+    "communication_factor": "bytes a client sends, FedAvg being 1",
 }
 
 
@@ -43,6 +51,11 @@ def measure(metric: str) -> str:
     scope = {"pooled": "", "mean": "mean over clients of ", "worst": "worst client's "}[meaning.scope]
     name = METRIC_NAMES.get(meaning.metric, meaning.metric.replace("_", " "))
     return f"{scope}{name}" + (f" ({meaning.unit})" if meaning.unit else "")
+
+
+def model(row: Mapping[str, Any]) -> str:
+    """`PM` or `GM`; empty where nothing says which, or where a number is about costs."""
+    return "" if row["model"] == COST else str(row["model"]).upper()
 
 
 def decimals(printed: str) -> int:

@@ -163,7 +163,7 @@ def _readme_row(row: dict[str, Any]) -> dict[str, str]:
         "Setting": display.setting(row) + variant,
         "Method": row["method"],
         "Preset": row["preset"],
-        "Model": row["model"].upper(),
+        "Model": display.model(row),
         "Metric": display.measure(row["metric"]).replace(" (%)", ""),
         "Ours": f"{ours}{unit}" if ours else "no value",
         "Published": f"{row['printed']}{unit}" if row["printed"] else display.NOTHING,

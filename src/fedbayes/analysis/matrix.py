@@ -96,7 +96,7 @@ def _lines(rows: list[Row], columns: list[tuple[str, str]], several_measures: bo
 
 def _model(rows: list[Row]) -> str:
     """PM or GM; empty where neither the paper nor a run of ours says which."""
-    return next((row["model"].upper() for row in rows if row["model"]), "")
+    return next((display.model(row) for row in rows if row["model"]), "")
 
 
 def _is_printed(row: Row) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import pandas as pd
 
@@ -28,20 +28,27 @@ class Meaning:
     """A printed metric in our words.
 
     Attributes:
-        model: the model it tests; None where the paper names none: the one our method tests, personal before global.
+        model: the model it tests; None where the paper names none: the one our method tests, personal before global;
+            `cost` where it is about what a run costs.
         metric: our name of the metric.
         scope: pooled over all clients' test samples, mean over clients, or the worst client.
         unit: what stands after the printed number.
         factor: one printed unit in ours.
         higher_is_better: which direction is the better one.
+        by_machine: whether it is a time, which another machine changes.
+        beside: the metric that divides it by another method's (`run_cost.FACTORS`); it is shown beside it.
+        base: the method that a factor refers to, whose own is 1.
     """
 
-    model: ModelKind | None
+    model: ModelKind | Literal["cost"] | None
     metric: str
     scope: str = "pooled"
     unit: str = ""
     factor: str = "1"
     higher_is_better: bool = False
+    by_machine: bool = False
+    beside: str = ""
+    base: str = ""
 
 
 def _accuracy(model: ModelKind | None) -> Meaning:
@@ -63,13 +70,18 @@ MEANINGS = {
     "A-ECE": Meaning(None, "ece15", scope="mean"),
     "W-ECE": Meaning(None, "ece15", scope="worst"),
     "relative_FA": Meaning("gm", "relative_fa"),
-    "n_weights": Meaning(None, "weights"),
-    "parameters_M": Meaning(None, "weights", unit="M", factor=MEBI),  # LR-BPFL counts in 2^20
-    "communication_MB": Meaning(None, "bytes", unit="MB", factor=MEBI),
-    "train_time_s_per_update": Meaning(None, "seconds_per_update", unit="s"),
-    "communication_factor": Meaning(None, "communication_factor"),
-    "space_factor": Meaning(None, "space_factor"),
-    "time_factor": Meaning(None, "time_factor"),
+    "n_weights": Meaning("cost", "weights"),
+    "parameters_M": Meaning("cost", "weights", unit="M", factor=MEBI),  # LR-BPFL counts in 2^20
+    "communication_MB": Meaning("cost", "bytes", unit="MB", factor=MEBI),
+    "train_time_s_per_update": Meaning(
+        "cost", "seconds_per_update", unit="s", by_machine=True, beside="train_time_beside_pFedBayes"
+    ),
+    "train_time_beside_pFedBayes": Meaning(
+        "cost", "time_beside_pfedbayes", unit="x", by_machine=True, base="pFedBayes"
+    ),
+    "communication_factor": Meaning("cost", "communication_factor", base="FedAvg"),
+    "space_factor": Meaning("cost", "space_factor", base="FedAvg"),
+    "time_factor": Meaning("cost", "time_factor", by_machine=True, base="FedAvg"),
 }
 
 

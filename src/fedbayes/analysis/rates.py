@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedbayes.costs import RATES, Measured, Rates, passes, size_of, write_rows
-from fedbayes.io import read_json
+from fedbayes.io import read_json, stored_bytes
 from fedbayes.plan import Plan, Run, load_plan
 from fedbayes.reading import complain, read_yaml
 
@@ -33,8 +33,19 @@ def finished(plan: Plan, folder: Path) -> Iterator[tuple[str, Measured]]:
             continue
         bytes_ = sum(file.stat().st_size for file in record.parent.iterdir() if file.is_file())
         benchmark = folder / "benchmarks/train" / run.dataset / run.method / f"{run.id}.tsv"
-        disk = bytes_ / 1e6 / size_of(plan, run).clients
-        yield run.id, _row(plan, run, found["seconds"], _most_memory(benchmark), disk, FINISHED)
+        state = record.with_name("state.safetensors")
+        tensors = stored_bytes(state) if state.exists() else {}
+        server = sum(size for name, size in tensors.items() if name.split("/")[1] == "server")
+        row = _row(plan, run, found["seconds"], FINISHED)
+        yield (
+            run.id,
+            replace(
+                row,
+                memory_mb=_most_memory(benchmark),
+                disk_mb=(bytes_ - server) / 1e6 / size_of(plan, run).clients,
+                server_mb=server / 1e6,
+            ),
+        )
 
 
 def frozen(plan: Plan, root: Path) -> Iterator[tuple[str, Measured]]:
@@ -47,12 +58,12 @@ def frozen(plan: Plan, root: Path) -> Iterator[tuple[str, Measured]]:
                 if row["diverged"] or len(known) < len(runs) or not row["hours"]:
                     continue
                 for run in known:
-                    yield run.id, _row(plan, run, 3600 * float(row["hours"]) / len(runs), 0.0, 0.0, FROZEN)
+                    yield run.id, _row(plan, run, 3600 * float(row["hours"]) / len(runs), FROZEN)
 
 
-def _row(plan: Plan, run: Run, seconds: float, memory_mb: float, disk_mb: float, source: str) -> Measured:
+def _row(plan: Plan, run: Run, seconds: float, source: str) -> Measured:
     network, thousands = run.spec["network"]["name"], passes(plan, run) / 1000
-    return Measured(run.method, network, run.dataset, 1, thousands, seconds, memory_mb, disk_mb, source)
+    return Measured(run.method, network, run.dataset, 1, thousands, seconds, 0.0, 0.0, source)
 
 
 def _most_memory(benchmark: Path) -> float:
@@ -81,6 +92,7 @@ def _added(one: Measured, other: Measured) -> Measured:
         seconds=one.seconds + other.seconds,
         memory_mb=max(one.memory_mb, other.memory_mb),
         disk_mb=max(one.disk_mb, other.disk_mb),
+        server_mb=max(one.server_mb, other.server_mb),
         source=" + ".join(sorted({*one.source.split(" + "), *other.source.split(" + ")})),
     )
 
@@ -92,6 +104,7 @@ def _rounded(row: Measured) -> Measured:
         seconds=round(row.seconds, 2),
         memory_mb=round(row.memory_mb),
         disk_mb=round(row.disk_mb, 4),
+        server_mb=round(row.server_mb, 4),
     )
 
 

@@ -10,7 +10,8 @@ A value is taken from a run in three ways (`selection`):
 
 `best` and `last` come from `evaluation.parquet`, so that a metric that is evaluated again reaches every table;
 `rounds.parquet` gives `mean100` and the training loss. A run that diverged counts like any other; `diverged` says so.
-The model it ended with stands for all later rounds.
+The model it ended with stands for all later rounds. What a run cost (`run_cost.py`) stands beside its tests, under the
+selection `run`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ import pandas as pd
 from scipy import stats
 
 from fedbayes.analysis.display import count
-from fedbayes.io import TRAITS, followed_model, read_json, write_with
+from fedbayes.analysis.run_cost import cost_values, factors
+from fedbayes.io import COST, TRAITS, followed_model, read_json, write_with
 
 # What a cell of the plan is, apart from its seed; all of it is carried through.
 CELL = ["paper", "experiment", "setting", "variant", "method", "preset", "scale", "dataset", "dataset_title"]
@@ -46,6 +48,7 @@ def summarize(index_csv: Path, root: Path, out: Path) -> None:
     """
     index = read_index(index_csv)
     by_seed = pd.concat([_cell_values(cell, root) for _, cell in index.iterrows()], ignore_index=True)
+    by_seed = pd.concat([by_seed, factors(by_seed)], ignore_index=True)
     write_with(out, partial(over_seeds(by_seed).to_parquet, index=False))
 
 
@@ -80,10 +83,11 @@ def _cell_values(cell: pd.Series[str], root: Path) -> pd.DataFrame:
     """All selected values of one run, with the cell's own columns beside them."""
     folder = root / cell["folder"]
     rounds, evaluation = (pd.read_parquet(folder / f"{name}.parquet") for name in ("rounds", "evaluation"))
-    diverged = _diverged_at(read_json(folder / "run.json"))
+    record = read_json(folder / "run.json")
+    diverged, costs = _diverged_at(record), cost_values(record, evaluation)
     if diverged:
         evaluation = stand_still(rounds, evaluation, (int(cell["window_first"]), int(cell["window_last"])))
-    values = run_values(rounds, evaluation)
+    values = pd.concat([run_values(rounds, evaluation), costs], ignore_index=True)
     return values.assign(diverged=diverged, **{column: cell[column] for column in [*CELL, "seed", "run"]})
 
 
@@ -123,7 +127,8 @@ def _diverged_at(record: Mapping[str, Any]) -> str:
 
 def run_values(rounds: pd.DataFrame, evaluation: pd.DataFrame) -> pd.DataFrame:
     """Columns model, condition, scope, metric, selection, round (as text) and value of one run."""
-    parts = [part for _, model in evaluation.groupby("model", sort=False) for part in _from_evaluation(model)]
+    tested = evaluation[evaluation["model"] != COST]
+    parts = [part for _, model in tested.groupby("model", sort=False) for part in _from_evaluation(model)]
     parts += [_mean_of_last(model) for _, model in rounds.groupby("model", sort=False)]
     parts.append(_last_training(rounds))
     return pd.concat([part for part in parts if len(part)], ignore_index=True)

@@ -120,7 +120,7 @@ def _shown(row: dict[str, Any]) -> dict[str, str]:
     variant = f" ({row['variant']})" if row["variant"] else ""
     return {
         "Method": row["method"],
-        "Model": row["model"].upper(),
+        "Model": display.model(row),
         "Setting": display.setting(row) + variant,
         "Preset": row["preset"],
         "Scale": row["scale"],

@@ -41,7 +41,7 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     return {
         "method": row["method"] + preset,
         "setting": display.setting(row) + variant,
-        "model": row["model"].upper(),
+        "model": display.model(row),
         "ours": (display.with_spread(row["ours"], row["std"], row) or "no value").replace(" ± ", "±"),
         "published": row["printed"].replace(" ± ", "±") or "-",
         "diff": display.number(row["difference"], row, sign="+"),

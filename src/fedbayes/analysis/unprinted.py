@@ -13,6 +13,7 @@ import pandas as pd
 from fedbayes.analysis.beside import followed, run_row
 from fedbayes.analysis.published import meaning_of
 from fedbayes.analysis.verdict import NOT_IN_PAPER
+from fedbayes.io import COST
 
 # A printed number's own texts.
 TEXTS = ["printed", "doubtful", "note"]
@@ -50,6 +51,6 @@ def _row(place: dict[str, Any], metric: str, cell: pd.DataFrame) -> dict[str, An
     row = run_row(
         theirs | {"our_metric": meaning.metric, "scope": meaning.scope},
         meaning,
-        cell[cell["model"].isin(followed(cell))],
+        cell[cell["model"].isin(followed(cell) | {COST})],
     )
     return row and row | {"verdict": "", "why_no_verdict": NOT_IN_PAPER}

@@ -18,11 +18,13 @@ RULE = {
     "± tolerance.",
     "better, worse": "Neither of these; which one is decided by the metric's own direction.",
     "no verdict": "Anything but scale paper, on the paper's own dataset (no stand-in), with at least 3 seeds, against "
-    "a published number that is not marked doubtful, by a protocol that is sound (not adapted on test data). The "
-    "tables say why in each case.",
+    "a published number that is not marked doubtful, by a protocol that is sound (not adapted on test data). Times are "
+    "those of another machine, and a factor's own base is 1 by definition. The tables say why in each case.",
 }
 
 NOT_IN_PAPER = "not in the paper"  # the whole reason, where a method or setting of ours claims no printed number
+# Likewise, where what stands in the paper's place is worked out from two of its numbers.
+DERIVED = "ratio of two printed times, on other hardware"
 MIN_SEEDS = 3
 ACCURACY_POINT = 0.01
 RELATIVE = 0.05
@@ -55,7 +57,15 @@ def verdict(meaning: Meaning, published: float, std: float, ours: float, interva
 
 
 def objections(
-    scale: str, stand_in_for: str, seeds: int, doubtful: str, published: float, ours: float, marks: str = ""
+    scale: str,
+    stand_in_for: str,
+    seeds: int,
+    doubtful: str,
+    published: float,
+    ours: float,
+    marks: str = "",
+    by_machine: bool = False,
+    by_definition: bool = False,
 ) -> list[str]:
     """Why there is no verdict, in few words each; empty if there is one."""
     reasons = {
@@ -63,6 +73,8 @@ def objections(
         f"stand-in for {stand_in_for}": stand_in_for != "",
         "1 seed" if seeds == 1 else f"{seeds} seeds": seeds < MIN_SEEDS,
         marks: marks != "",
+        "other hardware": by_machine,
+        "1 by definition": by_definition,
         "published number doubtful": doubtful != "",
         "no number printed": math.isnan(published),
         "no value of ours in the paper's window": math.isnan(ours),

@@ -16,10 +16,11 @@ from torch import Tensor
 from fedbayes.bayes.uncertainty import PARTS
 from fedbayes.config import Execution
 from fedbayes.evaluation.evaluate import Predictions, predict_all, scored
+from fedbayes.evaluation.held import model_size
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, State, start
 from fedbayes.federation.protocols import own_state
-from fedbayes.io import EVALUATION_COLUMNS, TRAITS, followed_model, read_state, write_columns, write_rows
+from fedbayes.io import COST, EVALUATION_COLUMNS, TRAITS, followed_model, read_state, write_columns, write_rows
 from fedbayes.plan import Run
 from fedbayes.runs.assemble import assemble
 
@@ -51,6 +52,9 @@ def evaluate(
             if name == best_state(model, states):
                 samples.append(_samples(federation, name, model, predictions))
         rows += _traits(federation, name, state)
+        if name == "last":
+            size = float(model_size(federation, state))
+            rows.append([name, int(state.round), COST, "clean", -1, 0, "weights", size])
     write_rows(target, EVALUATION_COLUMNS, rows)
     write_columns(samples_target, samples)
 

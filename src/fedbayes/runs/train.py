@@ -37,6 +37,7 @@ class Progress:
     started: float = 0.0
     seconds: float = 0.0  # at work, pauses between a kill and a restart left out
     round_ended: list[float] = field(default_factory=list)
+    round_seconds: list[float] = field(default_factory=list)  # of training alone
     floats: dict[str, int] = field(default_factory=dict)
     gradients: float = 0.0  # worked out by a client in all rounds so far, each round's mean over those that trained
     diverged: dict[str, Any] | None = None  # round and reason, where the loss stopped being a number
@@ -115,10 +116,12 @@ class _Session:
         LOG.info("run %s, %s, from round %d of %d", self.run.id, self.federation.lifting, self.done, self.last_round)
         began, before, saved, shown = time.monotonic(), self.progress.seconds, time.monotonic(), 0.0
         warm, warm_at = began, self.done
+        round_began = began
         for state, report in rounds(self.federation, self.state, self.last_round):
             self.state = state
             self._keep()
             loss = self._note(report)
+            self.progress.round_seconds.append(round(time.monotonic() - round_began, 6))
             if not math.isfinite(loss):
                 self._stop_diverged(loss)
                 break
@@ -137,6 +140,7 @@ class _Session:
             if now - saved >= self.interval and self.done < self.last_round:
                 self._checkpoint()
                 saved = time.monotonic()
+            round_began = time.monotonic()
 
     def _give_notice(self) -> None:
         """What the method says of its cost, before anything is worked out."""
@@ -198,6 +202,7 @@ class _Session:
             "seconds": round(self.progress.seconds, 3),
             "started": self.progress.started,
             "round_ended": self.progress.round_ended,
+            "round_seconds": self.progress.round_seconds,
             "floats": self.progress.floats,
             "gradients": self.progress.gradients / max(self.done, 1),
         }

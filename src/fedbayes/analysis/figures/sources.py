@@ -50,6 +50,18 @@ def read_runs(cells: pd.DataFrame, root: Path, name: str) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def first_presets(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells of each method's first preset: the paper's own reading, for figures that show a method once."""
+    first = cells.drop_duplicates(["experiment", "method"]).set_index(["experiment", "method"])["preset"]
+    own = [first[key] for key in zip(cells["experiment"], cells["method"], strict=True)]
+    return cells[cells["preset"] == own] if len(cells) else cells
+
+
+def tested_model(cells: pd.DataFrame, root: Path) -> str:
+    """The model that runs were followed by: the personal one, or the global one where no other was tested."""
+    return "pm" if "pm" in set(read_runs(cells, root, "rounds.parquet")["model"]) else "gm"
+
+
 def nothing_ran(name: str) -> Drawn:
     """An empty frame that says so: a figure is never silently absent."""
     text = f"{name}: not run at this scale."
