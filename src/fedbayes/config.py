@@ -148,6 +148,9 @@ class Protocol(Record):
 
     models: Models = Field(description="Models tested during training: pm, gm or both.")
     every: PositiveInt = Field(description="Test after every n-th round (and before the first and after the last).")
+    pm_every: PositiveInt | None = Field(
+        None, description="The same for personal models, where their tests are dear; absent: `every`."
+    )
     window: tuple[int, int] = Field(
         strict=False, description="Rounds [first, last] of which the paper prints the best; both ends belong."
     )
@@ -182,7 +185,7 @@ class Protocol(Record):
     def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The plain test keeps the form, and so runs keep the names, it had before there was another.
         plain: dict[str, Any] = {"gm_tests": "clients", "personal": None, "adapt_batches": None}
-        plain |= {"newcomer": None, "newcomer_visits": 1}
+        plain |= {"newcomer": None, "newcomer_visits": 1, "pm_every": None}
         return {k: v for k, v in handler(self).items() if k not in plain or v != plain[k]}
 
 

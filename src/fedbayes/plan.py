@@ -559,9 +559,12 @@ class _Planner:
                 f"{where} / protocol.window",
                 f"found [{first}, {last}]; allowed: 0 <= first <= last <= {training.rounds} (training.rounds)",
             )
-        if last < training.rounds and not any(r % protocol.every == 0 for r in range(first, last + 1)):
-            found = f"no round of [{first}, {last}] is tested: protocol.every is {protocol.every}"
-            raise complain(where.file, f"{where} / protocol.window", found)
+        for model in protocol.models:
+            key = "pm_every" if model == "pm" and protocol.pm_every else "every"
+            every = getattr(protocol, key)
+            if last < training.rounds and not any(r % every == 0 for r in range(first, last + 1)):
+                found = f"no round of [{first}, {last}] is tested: protocol.{key} is {every}"
+                raise complain(where.file, f"{where} / protocol.window", found)
         if protocol.gm_tests == "whole" and facts.test_per_class is None:
             found = f"found 'whole', but {dataset!r} has no test part of its own"
             raise complain(where.file, f"{where} / protocol.gm_tests", found)
