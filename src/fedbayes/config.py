@@ -214,7 +214,11 @@ class Setting(Record):
     dataset: str
     split: AnySplit
     shift: NoisyClients | None = Field(None, description="How clients' inputs differ; absent: they are as fetched.")
+    outsiders: str | None = Field(
+        None, description="A dataset of other classes that the global model is shown when it is evaluated."
+    )
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
+    protocol: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `protocol`.")
     methods: Names | None = Field(None, description="Methods run in this setting; absent means all.")
     set: dict[str, Any] = Field(
         default_factory=dict, description="Fields of its methods that this setting changes, as tables of tuning do."

@@ -16,7 +16,6 @@ NOT_YET = {
     ("LR-BPFL", "Table1"): 12,
     ("FedUAB", "Table1"): 9,
     ("FedUAB", "Table4"): 3,
-    ("FedUAB", "Table8"): 168,
 }
 
 

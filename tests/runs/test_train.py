@@ -104,7 +104,8 @@ def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp
     )
     found = pd.read_parquet(tmp_path / "evaluation.parquet")
     assert tuple(found.columns) == EVALUATION_COLUMNS
-    assert len(found) == 3 * 2 * 11 * len(METRICS)
+    # Beside every client's metrics, how well confidence tells wrong from right.
+    assert len(found) == 3 * 2 * (11 * len(METRICS) + 1)
     rounds = pd.read_parquet(trained / "rounds.parquet")
     for model in ("pm", "gm"):
         for metric in METRICS:
