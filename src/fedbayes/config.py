@@ -74,10 +74,20 @@ class DatasetFacts(ArrayFacts):
     source: str = Field(description="Where the data come from, in words.")
     stand_in_for: str | None = Field(None, description="The dataset this one stands in for, if it is a stand-in.")
     embedded: str | None = Field(None, description="The embedded set that scale `smoke` runs in its place.")
+    class_names: tuple[str, ...] | None = Field(
+        None, strict=False, description="What the classes are called, in the order of their labels; shown in figures."
+    )
     by_hand: bool = Field(
         default=False,
         description="Nothing downloads it: whoever has it not could not make its splits, so none is pinned.",
     )
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> DatasetFacts:
+        if self.class_names is not None and len(self.class_names) != self.classes:
+            found = f"class_names has {len(self.class_names)} names"
+            raise ValueError(f"{found}; expected one for each of the {self.classes} classes")
+        return self
 
     @property
     def pinned(self) -> bool:
@@ -255,15 +265,29 @@ class Experiment(Record):
     methods: dict[str, MethodEntry] = Field(description="Keyed by the method's name as the paper prints it.")
 
 
-class Only(Record):
-    """Which part of an experiment a scale runs; what is absent limits nothing."""
+class Changes(Record):
+    """What is changed of how a run trains and is tested."""
+
+    training: dict[str, Any] = Field(default_factory=dict)
+    local: dict[str, Any] = Field(default_factory=dict)
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    set: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Changes to methods' fields, by method: `pfedgp: {chains: 2}`."
+    )
+
+
+class Only(Changes):
+    """Which part of an experiment a scale runs, and what it changes of this experiment beyond what it changes of all.
+
+    What is absent limits nothing.
+    """
 
     settings: tuple[str, ...] | None = Field(None, strict=False)
     methods: tuple[str, ...] | None = Field(None, strict=False)
     presets: PositiveInt | None = Field(None, description="So many presets of each method, the first ones.")
 
 
-class ScaleChanges(Record):
+class ScaleChanges(Changes):
     """What a reduced scale changes. Every change shows up in the tables' `reduction` column by itself."""
 
     seeds: Seeds
@@ -274,13 +298,14 @@ class ScaleChanges(Record):
         default_factory=dict,
         description="Changes to splits: `clients: 20` wherever a rule has it, `labels: {clients: 20}` of one rule.",
     )
-    training: dict[str, Any] = Field(default_factory=dict)
-    local: dict[str, Any] = Field(default_factory=dict)
-    protocol: dict[str, Any] = Field(default_factory=dict)
-    set: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Changes to methods' fields, by method: `pfedgp: {chains: 2}`."
-    )
     only: dict[str, Only] = Field(default_factory=dict)
+
+    def of(self, experiment: str) -> ScaleChanges:
+        """What it changes of one experiment, which may be more than it changes of all."""
+        more = self.only.get(experiment, Only())
+        sections = {name: getattr(self, name) | getattr(more, name) for name in ("training", "local", "protocol")}
+        fields = {name: self.set.get(name, {}) | more.set.get(name, {}) for name in {**self.set, **more.set}}
+        return self.model_copy(update=sections | {"set": fields})
 
 
 class PaperScale(Record):

@@ -19,6 +19,7 @@ from typing import Any
 
 from fedbayes.codedigest import code_digest, engine_numerics
 from fedbayes.config import (
+    Changes,
     Config,
     DatasetFacts,
     Experiment,
@@ -117,6 +118,7 @@ class Cell:
     published_dataset: str = ""
     published_setting: str = ""
     outsiders: str = ""  # dataset of unknown classes that the global model is shown in the evaluation
+    outsiders_title: str = ""
 
     def row(self) -> dict[str, Any]:
         """The cell as a row of `results/<scale>/index/<paper>.csv`."""
@@ -204,6 +206,10 @@ class Plan:
         """Datasets of which a paper's figures may show samples: those with outsiders, and the outsiders."""
         asked = [cell for cell in self.cells_of(paper) if cell.outsiders]
         return list(dict.fromkeys(name for cell in asked for name in (cell.run.dataset, cell.outsiders)))
+
+    def class_names(self, paper: str) -> dict[str, tuple[str, ...]]:
+        """What the classes of these datasets are called, where that is known."""
+        return {name: names for name in self.pictured(paper) if (names := self.datasets[name].class_names)}
 
     def committed_sha256(self, run: Run) -> str | None:
         """Digest the run's split must have; None for a user's own split."""
@@ -423,16 +429,18 @@ class _Planner:
                     raise complain(file, at, "unknown key: " + choice(key, fields))
                 if key in RECORDS:
                     self.check_changes(file, f"{at}.{key}", value, RECORDS[key].model_fields)
-            for section, model in SECTIONS.items():
-                self.check_changes(file, f"scales.{name}.{section}", getattr(scale, section), model.model_fields)
             used = {entry.method for e in paper.experiments.values() for entry in e.methods.values()}
-            for method, values in scale.set.items():
-                if method not in used:
-                    raise complain(file, f"scales.{name}.set", "unknown method: " + choice(method, used))
-                self.check_changes(
-                    file, f"scales.{name}.set.{method}", values, self.schema["methods"][method]["properties"]
-                )
+            self.check_sections(file, f"scales.{name}", scale, used)
             self.check_only(file, paper, f"scales.{name}.only", scale)
+
+    def check_sections(self, file: str, at: str, changes: Changes, used: set[str]) -> None:
+        """Changes of sections and of methods' fields name keys that exist, and methods that are used."""
+        for section, model in SECTIONS.items():
+            self.check_changes(file, f"{at}.{section}", getattr(changes, section), model.model_fields)
+        for method, values in changes.set.items():
+            if method not in used:
+                raise complain(file, f"{at}.set", "unknown method: " + choice(method, used))
+            self.check_changes(file, f"{at}.set.{method}", values, self.schema["methods"][method]["properties"])
 
     def check_changes(self, file: str, at: str, changes: Any, fields: Mapping[str, Any]) -> None:
         """Changes are keys of a record."""
@@ -446,6 +454,8 @@ class _Planner:
         for key, only in scale.only.items():
             if key not in paper.experiments:
                 raise complain(file, at, "unknown experiment: " + choice(key, paper.experiments))
+            used = {entry.method for entry in paper.experiments[key].methods.values()}
+            self.check_sections(file, f"{at}.{key}", only, used)
             for part, known in (
                 ("settings", paper.experiments[key].settings),
                 ("methods", paper.experiments[key].methods),
@@ -465,7 +475,9 @@ class _Planner:
         scale: ScaleChanges | PaperScale,
     ) -> list[Cell]:
         exact = self.spec(where, experiment, setting, entry, preset, ScaleChanges(seeds=(0,)))
-        actual = exact if isinstance(scale, PaperScale) else self.spec(where, experiment, setting, entry, preset, scale)
+        actual = exact
+        if not isinstance(scale, PaperScale):
+            actual = self.spec(where, experiment, setting, entry, preset, scale.of(where.experiment))
         facts = self.datasets[actual["dataset"]]
         marks = self.marks(actual["method"])
         outsiders = self.outsiders(where, setting, scale)
@@ -488,6 +500,7 @@ class _Planner:
                 published_dataset=setting.published.dataset if setting.published else "",
                 published_setting=setting.published.setting if setting.published else "",
                 outsiders=outsiders,
+                outsiders_title=self.datasets[outsiders].title if outsiders else "",
             )
             for seed in self.config.seeds or scale.seeds
         ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -72,7 +74,7 @@ def test_outsiders_belong_to_the_evaluation_and_not_to_the_run() -> None:
 )
 def test_outsiders_that_cannot_be_shown_are_one_sentence(tmp_path: Path, outsiders: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as said:
-        plan_with(tmp_path, {"cifar10": outsiders, "table8-cifar10": outsiders})
+        plan_with(tmp_path, showing(cifar10=outsiders, table8_cifar10=outsiders))
     sentence = str(said.value)
     assert "config/papers/feduab.yaml: experiments.cifar10.settings.cifar10-all-dirichlet.outsiders: " in sentence
     assert all(word in sentence for word in words)
@@ -80,8 +82,8 @@ def test_outsiders_that_cannot_be_shown_are_one_sentence(tmp_path: Path, outside
 
 def test_a_run_is_not_shown_two_kinds_of_outsiders(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cifar10-all-dirichlet has the same run with 'cifar100'; expected one of"):
-        plan_with(tmp_path, {"table8-cifar10": "cifar100-like"})
-    plan = plan_with(tmp_path, {"table8-cifar10": None})
+        plan_with(tmp_path, showing(table8_cifar10="cifar100-like"))
+    plan = plan_with(tmp_path, showing(table8_cifar10=None))
     table8 = [cell for cell in plan.cells if cell.experiment == "table8-cifar10" and cell.method == "FedAvg"]
     assert not any(cell.outsiders for cell in table8)
     assert "cifar100" in {plan.outsiders.get(cell.run.id) for cell in table8}, (
@@ -89,13 +91,50 @@ def test_a_run_is_not_shown_two_kinds_of_outsiders(tmp_path: Path) -> None:
     )
 
 
-def plan_with(folder: Path, outsiders: Mapping[str, str | None]) -> Plan:
-    """The plan at scale `paper` with other outsiders, by experiment, in the settings on CIFAR-10 All-Dirichlet."""
+def showing(**outsiders: str | None) -> Callable[[dict[str, Any]], None]:
+    """Other outsiders, by experiment, in the settings on CIFAR-10 All-Dirichlet."""
+
+    def change(paper: dict[str, Any]) -> None:
+        for experiment, name in outsiders.items():
+            settings = paper["experiments"][experiment.replace("_", "-")]["settings"]
+            settings["cifar10-all-dirichlet"] = settings["cifar10-all-dirichlet"] | {"outsiders": name}
+
+    return change
+
+
+def plan_with(folder: Path, change: Callable[[dict[str, Any]], None]) -> Plan:
+    """The plan at scale `paper` with a change of the paper's file."""
     shutil.copytree(ROOT / "config", folder / "config", dirs_exist_ok=True)
     file = folder / "config/papers/feduab.yaml"
     paper = yaml.safe_load((ROOT / "config/papers/feduab.yaml").read_text(encoding="utf-8"))
-    for experiment, name in outsiders.items():
-        settings = paper["experiments"][experiment]["settings"]
-        settings["cifar10-all-dirichlet"] = settings["cifar10-all-dirichlet"] | {"outsiders": name}
+    change(paper)
     file.write_text(yaml.safe_dump(paper, sort_keys=False), encoding="utf-8")
     return load_plan({"scale": "paper", "papers": ["feduab"], "seeds": [0]}, folder)
+
+
+def test_a_scale_may_change_one_experiment_more_than_the_others() -> None:
+    cells = make_plan(papers=["feduab"]).cells
+    specs = {(cell.experiment, cell.method): cell for cell in cells}
+    own, other = specs["cifar10", "FedUAB-5"], specs["mnist-small", "FedUAB-5"]
+    assert (own.run.spec["training"]["rounds"], other.run.spec["training"]["rounds"]) == (2, 5)
+    assert (own.run.spec["method"]["draws"], other.run.spec["method"]["draws"]) == (2, 5)
+    assert own.run.spec["training"]["clients_per_round"] == 4, "what all experiments share stays"
+    assert "rounds 2 (paper 2000)" in own.reduction and "draws 2 (paper 5)" in own.reduction
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"training": {"round": 1}}, "only.cifar10.training.round: unknown key: found 'round'"),
+        ({"set": {"fedper": {}}}, "only.cifar10.set: unknown method: found 'fedper'"),
+        ({"set": {"feduab": {"draw": 1}}}, "only.cifar10.set.feduab.draw: unknown key: found 'draw'"),
+    ],
+)
+def test_a_typo_in_what_a_scale_changes_of_an_experiment_is_one_sentence(
+    tmp_path: Path, changes: dict[str, object], words: str
+) -> None:
+    def change(paper: dict[str, Any]) -> None:
+        paper["scales"]["smoke"]["only"]["cifar10"] = changes
+
+    with pytest.raises(ConfigError, match=re.escape(f"config/papers/feduab.yaml: scales.smoke.{words}")):
+        plan_with(tmp_path, change)

@@ -125,6 +125,7 @@ rule figures:
         runtime=10,
     params:
         titles=lambda wildcards: PLAN.setting_titles(wildcards.paper),
+        class_names=lambda wildcards: PLAN.class_names(wildcards.paper),
         code=code_digest("analysis.figures"),
     message:
         "{wildcards.figure} of {wildcards.paper}"

@@ -51,20 +51,26 @@ def evaluate(
     rows: list[list[Any]] = []
     samples: list[dict[str, Any]] = []
     states = _states(read_state(state_file))
+    # The best round may be the last one, or that of another model: what is the same is tested once.
+    by_round: dict[int, _Tested] = {}
     for name, tensors in sorted(states.items()):
         state = trees.rebuild(start(federation), tensors)
-        tested = predict_all(federation, state)
-        for model, predictions in tested.items():
-            rows += _rows(federation, name, int(state.round), model, predictions)
+        round_ = int(state.round)
+        if round_ not in by_round:
+            by_round[round_] = _test(federation, state, outside)
+        tested = by_round[round_]
+        for model, predictions in tested.models.items():
+            rows += _rows(federation, name, round_, model, predictions)
             if name == best_state(model, states):
                 samples.append(_samples(federation, name, model, predictions))
-        rows += _traits(federation, name, state) + _local_rows(federation, name, state)
-        strange = predict_gm(outside.federation, state) if outside else None
-        if outside and strange:
-            by_condition = by_resemblance(strange, outside.resembles)
-            rows += _outsider_rows(name, int(state.round), tested["gm"], by_condition)
+        rows += _traits(federation, name, state)
+        if tested.local:
+            rows += _local_rows(federation, name, round_, tested.local)
+        if outside and tested.strange:
+            by_condition = by_resemblance(tested.strange, outside.resembles)
+            rows += _outsider_rows(name, round_, tested.models["gm"], by_condition)
             if name == best_state("gm", states):
-                samples.append(_outsider_samples(federation, name, strange, outside.resembles))
+                samples.append(_outsider_samples(federation, name, tested.strange, outside.resembles))
     write_rows(target, EVALUATION_COLUMNS, rows)
     write_columns(samples_target, samples)
 
@@ -80,6 +86,21 @@ def _outside(federation: Federation, folder: Path, trained_on: Path) -> _Outside
     found = outsiders(folder, trained_on)
     data = lay_out_beside(federation.data, found.inputs, found.labels, found.places)
     return _Outside(replace(federation, data=data), torch.from_numpy(found.resembles).to(data.device))
+
+
+class _Tested(NamedTuple):
+    """What a state predicts: its models, and its global model where it is shown more than the protocol asks for."""
+
+    models: dict[str, Predictions]
+    local: Predictions | None  # on the clients' test sets, where the protocol tests it on the dataset's own
+    strange: Predictions | None  # on outsiders
+
+
+def _test(federation: Federation, state: State, outside: _Outside | None) -> _Tested:
+    data = federation.data
+    local = predict_gm(federation, state, on=data.test) if data.whole is not None else None
+    strange = predict_gm(outside.federation, state) if outside else None
+    return _Tested(predict_all(federation, state), local, strange)
 
 
 def best_state(model: str, states: Iterable[str]) -> str:
@@ -153,18 +174,15 @@ def _rows(federation: Federation, state: str, round_: int, model: str, predictio
     return rows
 
 
-def _local_rows(federation: Federation, name: str, state: State) -> list[list[Any]]:
+def _local_rows(federation: Federation, state: str, round_: int, predictions: Predictions) -> list[list[Any]]:
     """A global model that is tested on the dataset's own test part, also on the clients' test sets: condition `local`.
 
     These are what personal models are tested on: to compare them with a global model elsewhere would not be fair.
     """
-    data, clients = federation.data, federation.trained
-    predictions = predict_gm(federation, state, on=data.test) if data.whole is not None else None
-    if predictions is None:
-        return []
-    samples = int(data.test.sizes[list(clients)].sum())
+    clients = federation.trained
+    samples = int(federation.data.test.sizes[list(clients)].sum())
     found = Scored(clients, samples, scores(predictions, clients))
-    return _scored_rows(federation, [name, int(state.round), "gm", "local"], found)
+    return _scored_rows(federation, [state, round_, "gm", "local"], found)
 
 
 def _scored_rows(federation: Federation, head: list[Any], found: Scored) -> list[list[Any]]:
