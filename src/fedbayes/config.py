@@ -74,10 +74,20 @@ class DatasetFacts(ArrayFacts):
     source: str = Field(description="Where the data come from, in words.")
     stand_in_for: str | None = Field(None, description="The dataset this one stands in for, if it is a stand-in.")
     embedded: str | None = Field(None, description="The embedded set that scale `smoke` runs in its place.")
+    class_names: tuple[str, ...] | None = Field(
+        None, strict=False, description="What the classes are called, in the order of their labels; shown in figures."
+    )
     by_hand: bool = Field(
         default=False,
         description="Nothing downloads it: whoever has it not could not make its splits, so none is pinned.",
     )
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> DatasetFacts:
+        if self.class_names is not None and len(self.class_names) != self.classes:
+            found = f"class_names has {len(self.class_names)} names"
+            raise ValueError(f"{found}; expected one for each of the {self.classes} classes")
+        return self
 
     @property
     def pinned(self) -> bool:
@@ -148,6 +158,9 @@ class Protocol(Record):
 
     models: Models = Field(description="Models tested during training: pm, gm or both.")
     every: PositiveInt = Field(description="Test after every n-th round (and before the first and after the last).")
+    pm_every: PositiveInt | None = Field(
+        None, description="The same for personal models, where their tests are dear; absent: `every`."
+    )
     window: tuple[int, int] = Field(
         strict=False, description="Rounds [first, last] of which the paper prints the best; both ends belong."
     )
@@ -213,7 +226,11 @@ class Setting(Record):
     dataset: str
     split: AnySplit
     shift: NoisyClients | None = Field(None, description="How clients' inputs differ; absent: they are as fetched.")
+    outsiders: str | None = Field(
+        None, description="A dataset of other classes that the global model is shown when it is evaluated."
+    )
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
+    protocol: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `protocol`.")
     methods: Names | None = Field(None, description="Methods run in this setting; absent means all.")
     set: dict[str, Any] = Field(
         default_factory=dict, description="Fields of its methods that this setting changes, as tables of tuning do."
@@ -250,15 +267,29 @@ class Experiment(Record):
     methods: dict[str, MethodEntry] = Field(description="Keyed by the method's name as the paper prints it.")
 
 
-class Only(Record):
-    """Which part of an experiment a scale runs; what is absent limits nothing."""
+class Changes(Record):
+    """What is changed of how a run trains and is tested."""
+
+    training: dict[str, Any] = Field(default_factory=dict)
+    local: dict[str, Any] = Field(default_factory=dict)
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    set: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Changes to methods' fields, by method: `pfedgp: {chains: 2}`."
+    )
+
+
+class Only(Changes):
+    """Which part of an experiment a scale runs, and what it changes of this experiment beyond what it changes of all.
+
+    What is absent limits nothing.
+    """
 
     settings: tuple[str, ...] | None = Field(None, strict=False)
     methods: tuple[str, ...] | None = Field(None, strict=False)
     presets: PositiveInt | None = Field(None, description="So many presets of each method, the first ones.")
 
 
-class ScaleChanges(Record):
+class ScaleChanges(Changes):
     """What a reduced scale changes. Every change shows up in the tables' `reduction` column by itself."""
 
     seeds: Seeds
@@ -269,13 +300,14 @@ class ScaleChanges(Record):
         default_factory=dict,
         description="Changes to splits: `clients: 20` wherever a rule has it, `labels: {clients: 20}` of one rule.",
     )
-    training: dict[str, Any] = Field(default_factory=dict)
-    local: dict[str, Any] = Field(default_factory=dict)
-    protocol: dict[str, Any] = Field(default_factory=dict)
-    set: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Changes to methods' fields, by method: `pfedgp: {chains: 2}`."
-    )
     only: dict[str, Only] = Field(default_factory=dict)
+
+    def of(self, experiment: str) -> ScaleChanges:
+        """What it changes of one experiment, which may be more than it changes of all."""
+        more = self.only.get(experiment, Only())
+        sections = {name: getattr(self, name) | getattr(more, name) for name in ("training", "local", "protocol")}
+        fields = {name: self.set.get(name, {}) | more.set.get(name, {}) for name in {**self.set, **more.set}}
+        return self.model_copy(update=sections | {"set": fields})
 
 
 class PaperScale(Record):

@@ -110,16 +110,23 @@ def _size_by_rule(population: int | None, spec: Mapping[str, Any], facts: Datase
 
 def training_passes(spec: Mapping[str, Any], size: Size) -> float:
     """Passes of all rounds: clients that train, times their steps, times what a step takes."""
-    training, local = spec["training"], spec["local"]
+    training = spec["training"]
     clients = size.clients if training["trains"] == "all" else min(training["clients_per_round"], size.clients)
-    own = max(size.train / size.clients, 1.0)
+    return float(training["rounds"] * clients * visit_passes(spec, size))
+
+
+def visit_passes(spec: Mapping[str, Any], size: Size) -> float:
+    """Passes of one local visit: the steps of a client of mean size, times what a step takes."""
+    local, own = spec["local"], max(size.train / size.clients, 1.0)
     batch = own if local["order"] == "full" else min(local["batch"], own)
     steps = local["amount"] * (1.0 if local["unit"] == "batches" else own / batch)
-    return float(training["rounds"] * clients * steps * batch * PASSES_OF_A_STEP)
+    return float(steps * batch * PASSES_OF_A_STEP)
 
 
 def test_passes(spec: Mapping[str, Any], size: Size, whole: float) -> float:
     """Passes of all tests: before the first round, after every n-th, and after the last.
+
+    Personal models may have a schedule of their own; `personal: fine-tuned` adds a local visit of every client.
 
     Args:
         spec: the run's specification.
@@ -127,9 +134,11 @@ def test_passes(spec: Mapping[str, Any], size: Size, whole: float) -> float:
         whole: samples of the dataset's own test part, for a global model that is tested there.
     """
     rounds, protocol = spec["training"]["rounds"], spec["protocol"]
-    tests = 1 + -(-rounds // protocol["every"])
-    gm = whole if protocol.get("gm_tests") == "whole" else size.test
-    return float(tests * sum(gm if model == "gm" else size.test for model in protocol["models"]))
+    every = {"gm": protocol["every"], "pm": protocol.get("pm_every", protocol["every"])}
+    samples = {"gm": whole if protocol.get("gm_tests") == "whole" else size.test, "pm": size.test}
+    if protocol.get("personal") == "fine-tuned":
+        samples["pm"] += size.clients * visit_passes(spec, size)
+    return float(sum((1 + -(-rounds // every[model])) * samples[model] for model in protocol["models"]))
 
 
 def passes(plan: Plan, run: Run) -> float:

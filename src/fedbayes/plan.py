@@ -19,6 +19,7 @@ from typing import Any
 
 from fedbayes.codedigest import code_digest, engine_numerics
 from fedbayes.config import (
+    Changes,
     Config,
     DatasetFacts,
     Experiment,
@@ -116,6 +117,8 @@ class Cell:
     published_table: str = ""
     published_dataset: str = ""
     published_setting: str = ""
+    outsiders: str = ""  # dataset of unknown classes that the global model is shown in the evaluation
+    outsiders_title: str = ""
 
     def row(self) -> dict[str, Any]:
         """The cell as a row of `results/<scale>/index/<paper>.csv`."""
@@ -189,6 +192,25 @@ class Plan:
         """Every file of shifted samples the runs need, by path, with a run that needs it."""
         return {file: run for run in self.runs.values() if (file := run.shift_file)}
 
+    @cached_property
+    def outsiders(self) -> dict[str, str]:
+        """The dataset of unknown classes that a run's global model is shown, by the run's id, where there is one."""
+        return {cell.run.id: cell.outsiders for cell in self.cells if cell.outsiders}
+
+    def outsiders_digest(self, run: Run) -> str:
+        """What the evaluation of a run's outsiders hangs on; empty for a run without."""
+        name = self.outsiders.get(run.id)
+        return f"{self.dataset_digest(name)}-{code_digest('data.outsiders')}" if name else ""
+
+    def pictured(self, paper: str) -> list[str]:
+        """Datasets of which a paper's figures may show samples: those with outsiders, and the outsiders."""
+        asked = [cell for cell in self.cells_of(paper) if cell.outsiders]
+        return list(dict.fromkeys(name for cell in asked for name in (cell.run.dataset, cell.outsiders)))
+
+    def class_names(self, paper: str) -> dict[str, tuple[str, ...]]:
+        """What the classes of these datasets are called, where that is known."""
+        return {name: names for name in self.pictured(paper) if (names := self.datasets[name].class_names)}
+
     def committed_sha256(self, run: Run) -> str | None:
         """Digest the run's split must have; None for a user's own split."""
         row = self.committed_splits.get(self.split_file(run))
@@ -202,9 +224,12 @@ class Plan:
         """What a run's data hang on: the dataset, the split's committed bytes or its code, the code of a shift."""
         split = self.committed_sha256(run) or code_digest("data.partition")
         shift = f"-{code_digest('data.corruptions')}" if run.shift_file else ""
-        facts = self.datasets[run.dataset]
-        dataset = facts.sha256 or self.reader_code(run.dataset)
-        return f"{dataset}-{digest(facts.test_per_class)}-{split}{shift}"
+        return f"{self.dataset_digest(run.dataset)}-{split}{shift}"
+
+    def dataset_digest(self, dataset: str) -> str:
+        """A dataset as far as numbers hang on it: its arrays, or what reads them, and its own test part."""
+        facts = self.datasets[dataset]
+        return f"{facts.sha256 or self.reader_code(dataset)}-{digest(facts.test_per_class)}"
 
     def left_out(self, paper: str) -> list[dict[str, Any]]:
         """What the paper's file has and this scale does not run: a row for each setting and method.
@@ -319,7 +344,19 @@ class _Planner:
     def plan(self) -> Plan:
         papers = {name: self.paper(name) for name in self.config.papers}
         cells = [cell for name, paper in papers.items() for cell in self.cells(name, paper)]
+        self.check_outsiders(cells)
         return Plan(self.config, papers, self.datasets, tuple(cells), read_committed_splits(self.root))
+
+    def check_outsiders(self, cells: list[Cell]) -> None:
+        """A run is evaluated once: cells that share it must not ask for different outsiders."""
+        asked: dict[str, Cell] = {}
+        for cell in cells:
+            other = asked.setdefault(cell.run.id, cell) if cell.outsiders else cell
+            if other.outsiders != cell.outsiders:
+                file, at = f"config/papers/{cell.paper}.yaml", f"experiments.{cell.experiment}.settings.{cell.setting}"
+                shared = f"but {other.paper}'s {other.experiment} / {other.setting} has the same run"
+                found = f"found {cell.outsiders!r}, {shared} with {other.outsiders!r}; expected one of them"
+                raise complain(file, f"{at}.outsiders", found)
 
     def check_references(self) -> None:
         """Datasets that others name must exist."""
@@ -392,16 +429,18 @@ class _Planner:
                     raise complain(file, at, "unknown key: " + choice(key, fields))
                 if key in RECORDS:
                     self.check_changes(file, f"{at}.{key}", value, RECORDS[key].model_fields)
-            for section, model in SECTIONS.items():
-                self.check_changes(file, f"scales.{name}.{section}", getattr(scale, section), model.model_fields)
             used = {entry.method for e in paper.experiments.values() for entry in e.methods.values()}
-            for method, values in scale.set.items():
-                if method not in used:
-                    raise complain(file, f"scales.{name}.set", "unknown method: " + choice(method, used))
-                self.check_changes(
-                    file, f"scales.{name}.set.{method}", values, self.schema["methods"][method]["properties"]
-                )
+            self.check_sections(file, f"scales.{name}", scale, used)
             self.check_only(file, paper, f"scales.{name}.only", scale)
+
+    def check_sections(self, file: str, at: str, changes: Changes, used: set[str]) -> None:
+        """Changes of sections and of methods' fields name keys that exist, and methods that are used."""
+        for section, model in SECTIONS.items():
+            self.check_changes(file, f"{at}.{section}", getattr(changes, section), model.model_fields)
+        for method, values in changes.set.items():
+            if method not in used:
+                raise complain(file, f"{at}.set", "unknown method: " + choice(method, used))
+            self.check_changes(file, f"{at}.set.{method}", values, self.schema["methods"][method]["properties"])
 
     def check_changes(self, file: str, at: str, changes: Any, fields: Mapping[str, Any]) -> None:
         """Changes are keys of a record."""
@@ -415,6 +454,8 @@ class _Planner:
         for key, only in scale.only.items():
             if key not in paper.experiments:
                 raise complain(file, at, "unknown experiment: " + choice(key, paper.experiments))
+            used = {entry.method for entry in paper.experiments[key].methods.values()}
+            self.check_sections(file, f"{at}.{key}", only, used)
             for part, known in (
                 ("settings", paper.experiments[key].settings),
                 ("methods", paper.experiments[key].methods),
@@ -434,9 +475,12 @@ class _Planner:
         scale: ScaleChanges | PaperScale,
     ) -> list[Cell]:
         exact = self.spec(where, experiment, setting, entry, preset, ScaleChanges(seeds=(0,)))
-        actual = exact if isinstance(scale, PaperScale) else self.spec(where, experiment, setting, entry, preset, scale)
+        actual = exact
+        if not isinstance(scale, PaperScale):
+            actual = self.spec(where, experiment, setting, entry, preset, scale.of(where.experiment))
         facts = self.datasets[actual["dataset"]]
         marks = self.marks(actual["method"])
+        outsiders = self.outsiders(where, setting, scale)
         return [
             Cell(
                 paper=paper,
@@ -455,6 +499,8 @@ class _Planner:
                 published_table=experiment.published_table or "",
                 published_dataset=setting.published.dataset if setting.published else "",
                 published_setting=setting.published.setting if setting.published else "",
+                outsiders=outsiders,
+                outsiders_title=self.datasets[outsiders].title if outsiders else "",
             )
             for seed in self.config.seeds or scale.seeds
         ]
@@ -526,17 +572,43 @@ class _Planner:
             raise complain(where.file, at, "images that wrap around are not normalised again: expected mean 0, std 1")
         return {"shift": setting.shift.model_dump(mode="json")}
 
+    def outsiders(self, where: _Where, setting: Setting, scale: ScaleChanges | PaperScale) -> str:
+        """The dataset of unknown classes that really runs, checked beside the one that is known; empty without one.
+
+        No part of a run's specification: it is looked at after training.
+        """
+        if setting.outsiders is None:
+            return ""
+        at = f"experiments.{where.experiment}.settings.{where.setting}.outsiders"
+        embedded = not isinstance(scale, PaperScale) and scale.embedded_data
+        found, known = (
+            self.running(where, at, name, embedded=embedded) for name in (setting.outsiders, setting.dataset)
+        )
+        facts = self.datasets[found]
+        if found == known:
+            raise complain(where.file, at, f"found {found!r}, which is trained on; expected a dataset of other classes")
+        if len(facts.shape) != 3 or facts.shape != self.datasets[known].shape:
+            shapes = f"its samples have the shape {facts.shape}, those of {known!r} {self.datasets[known].shape}"
+            raise complain(where.file, at, f"found {found!r}; {shapes}; expected images of the same shape")
+        if facts.test_per_class is None:
+            raise complain(where.file, at, f"found {found!r}, which has no test part of its own")
+        return found
+
     def dataset(self, where: _Where, setting: Setting, scale: ScaleChanges) -> str:
-        """The dataset that really runs, by name: the paper's, or its embedded set where the scale says so."""
+        """The dataset that really runs."""
         at = f"experiments.{where.experiment}.settings.{where.setting}.dataset"
-        if setting.dataset not in self.datasets:
-            raise complain(where.file, at, "unknown dataset: " + choice(setting.dataset, self.datasets))
-        if not scale.embedded_data:
-            return setting.dataset
-        embedded = self.datasets[setting.dataset].embedded
-        if embedded is None:
-            raise complain("config/datasets.yaml", f"{setting.dataset}.embedded", "names no embedded set for smoke")
-        return embedded
+        return self.running(where, at, setting.dataset, embedded=scale.embedded_data)
+
+    def running(self, where: _Where, at: str, name: str, embedded: bool) -> str:
+        """What runs in a dataset's place, by name: itself, or its embedded set where the scale says so."""
+        if name not in self.datasets:
+            raise complain(where.file, at, "unknown dataset: " + choice(name, self.datasets))
+        if not embedded:
+            return name
+        found = self.datasets[name].embedded
+        if found is None:
+            raise complain("config/datasets.yaml", f"{name}.embedded", "names no embedded set for smoke")
+        return found
 
     def check_fit(
         self, where: _Where, split: Split, dataset: str, facts: DatasetFacts, sections: dict[str, Any]
@@ -560,9 +632,12 @@ class _Planner:
                 f"{where} / protocol.window",
                 f"found [{first}, {last}]; allowed: 0 <= first <= last <= {training.rounds} (training.rounds)",
             )
-        if last < training.rounds and not any(r % protocol.every == 0 for r in range(first, last + 1)):
-            found = f"no round of [{first}, {last}] is tested: protocol.every is {protocol.every}"
-            raise complain(where.file, f"{where} / protocol.window", found)
+        for model in protocol.models:
+            key = "pm_every" if model == "pm" and protocol.pm_every else "every"
+            every = getattr(protocol, key)
+            if last < training.rounds and not any(r % every == 0 for r in range(first, last + 1)):
+                found = f"no round of [{first}, {last}] is tested: protocol.{key} is {every}"
+                raise complain(where.file, f"{where} / protocol.window", found)
         if late := [round_ for round_ in protocol.keep if round_ > training.rounds]:
             found = f"found {late[0]}; allowed: at most {training.rounds} (training.rounds)"
             raise complain(where.file, f"{where} / protocol.keep", found)

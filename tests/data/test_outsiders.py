@@ -34,7 +34,7 @@ def cifars(tmp_path: Path) -> tuple[Path, Path]:
 def test_outsiders_are_the_test_part_in_order(cifars: tuple[Path, Path]) -> None:
     found = outsiders(*cifars)
     assert found.inputs[:, 0, 0, 0].tolist() == list(range(2, 300, 3)) and found.inputs.shape[1:] == (3, 2, 2)
-    assert found.labels.tolist() == list(range(100))
+    assert found.labels.tolist() == list(range(100)) and found.places.tolist() == list(range(2, 300, 3))
     assert np.flatnonzero(found.resembles).tolist() == sorted(LIKE_CIFAR10)
 
 

@@ -13,7 +13,6 @@ NOT_YET = {
     ("Self-FL", "Table4"): 10,
     ("Self-FL", "Table5"): 30,
     ("Self-FL", "Table6"): 30,
-    ("FedUAB", "Table8"): 168,
 }
 
 

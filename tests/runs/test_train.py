@@ -111,6 +111,18 @@ def test_states_of_single_rounds_are_kept_across_a_restart(tmp_path: Path, monke
     assert set(pd.read_parquet(targets[1])["state"]) == {"best-pm", "best-gm"}
 
 
+def test_personal_models_may_be_tested_less_often(tmp_path: Path) -> None:
+    plain = small_run(5)
+    run = Run(plain.spec | {"protocol": plain.spec["protocol"] | {"every": 2, "pm_every": 3, "window": [1, 4]}})
+    target = train_in(tmp_path, run)
+    rounds = pd.read_parquet(target / "rounds.parquet")
+    tested = {model: sorted(set(rows["round"])) for model, rows in rounds.groupby("model")}
+    assert tested == {"gm": [0, 2, 4, 5], "pm": [0, 3, 5], "train": [1, 2, 3, 4, 5]}
+    record = read_json(target / "run.json")
+    assert record["best_round"]["pm"] == 3, "its only test within the window"
+    assert int(read_state(target / "state.safetensors")["best-pm/round"]) == 3
+
+
 def test_the_record_says_where_the_numbers_come_from(trained: Path) -> None:
     record = read_json(trained / "run.json")
     assert record["spec"] == small_run().spec and record["outcome"] == "finished" and record["lift"] == "vmap"
@@ -136,8 +148,9 @@ def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp
     )
     found = pd.read_parquet(tmp_path / "evaluation.parquet")
     assert tuple(found.columns) == EVALUATION_COLUMNS
+    # Beside every client's metrics, how well confidence tells wrong from right.
     tested, cost = found[found["model"] != "cost"], found[found["model"] == "cost"]
-    assert len(tested) == 3 * 2 * 11 * len(METRICS)
+    assert len(tested) == 3 * 2 * (11 * len(METRICS) + 1)
     assert cost[["state", "client", "metric", "value"]].to_numpy().tolist() == [["last", -1, "weights", 79510.0]]
     rounds = pd.read_parquet(trained / "rounds.parquet")
     for model in ("pm", "gm"):
@@ -260,8 +273,9 @@ def test_killed_at_random_moments_the_state_is_that_of_an_undisturbed_run(tmp_pa
 
 
 def test_a_diverging_run_is_a_result(tmp_path: Path) -> None:
-    """A step size of 1e30 turns the loss into NaN: the run ends early, says so, and has a number for every round."""
-    run = small_run(rounds=6, lr=1e30)
+    """A step size of 1e30 turns the loss into NaN: the run ends early, says so, and has a number for every test."""
+    spec = small_run(rounds=6, lr=1e30).spec
+    run = Run(spec | {"protocol": spec["protocol"] | {"pm_every": 6}})
     target = train_in(tmp_path, run)
     record = read_json(target / "run.json")
     assert record["outcome"] == "diverged" and "the training loss is" in record["diverged"]["reason"]
@@ -270,6 +284,7 @@ def test_a_diverging_run_is_a_result(tmp_path: Path) -> None:
     rounds = pd.read_parquet(target / "rounds.parquet")
     accuracy = rounds.query("model == 'gm' and scope == 'pooled' and metric == 'accuracy'").set_index("round")["value"]
     assert list(accuracy.index) == list(range(7))
+    assert sorted(set(rounds.loc[rounds["model"] == "pm", "round"])) == [0, stopped, 6]
     assert set(accuracy.loc[stopped:]) == {accuracy[stopped]} and accuracy[stopped] < 0.2
     dataset, split = prepare(tmp_path, run)
     evaluate(

@@ -72,6 +72,12 @@ def dataset_files(wildcards):
     return {name: ancient(file) if known else file for name, file in files.items()}
 
 
+def outsider_files(wildcards):
+    """What `fetch` made of the outsiders that a run's global model is shown, if there are any."""
+    name = PLAN.outsiders.get(wildcards.run)
+    return [ancient(f"resources/{name}/{file}") for file in FETCHED.values()] if name else []
+
+
 def artefacts(paper, name):
     """A file of every run of a paper."""
     return [f"{run.folder}/{name}" for run in PLAN.runs_of(paper)]

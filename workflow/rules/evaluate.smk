@@ -6,6 +6,7 @@ rule evaluate:
         state=rules.train.output.state,
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
         shift=shift_file,
+        outsiders=outsider_files,
     output:
         evaluation="results/runs/{dataset}/{method}/{run}/evaluation.parquet",
         predictions="results/runs/{dataset}/{method}/{run}/predictions.parquet",
@@ -20,8 +21,9 @@ rule evaluate:
     params:
         spec=lambda wildcards: run_of(wildcards).spec,
         data=lambda wildcards: PLAN.data_digest(run_of(wildcards)),
+        outsiders=lambda wildcards: PLAN.outsiders_digest(run_of(wildcards)),
         split_sha256=lambda wildcards: PLAN.committed_sha256(run_of(wildcards)),
-        code=lambda wildcards: f"{run_of(wildcards).code}-{code_digest('evaluation.evaluate')}",
+        code=lambda wildcards: f"{run_of(wildcards).code}-{code_digest('evaluation.evaluate', 'evaluation.doubt')}",
     message:
         "evaluate {wildcards.method} on {wildcards.dataset}, run {wildcards.run}"
     script:

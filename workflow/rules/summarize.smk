@@ -109,6 +109,7 @@ rule figures:
         evaluations=lambda wildcards: artefacts(wildcards.paper, "evaluation.parquet"),
         predictions=lambda wildcards: artefacts(wildcards.paper, "predictions.parquet"),
         logged=ROOT / "config" / "curves.csv",
+        pictures=lambda wildcards: [ancient(f"resources/{name}/inputs.npy") for name in PLAN.pictured(wildcards.paper)],
     output:
         svg=report(
             "results/{scale}/figures/{paper}/{figure}.svg",
@@ -124,6 +125,7 @@ rule figures:
         runtime=10,
     params:
         titles=lambda wildcards: PLAN.setting_titles(wildcards.paper),
+        class_names=lambda wildcards: PLAN.class_names(wildcards.paper),
         code=code_digest("analysis.figures"),
     message:
         "{wildcards.figure} of {wildcards.paper}"

@@ -14,4 +14,5 @@ with job(snakemake.log[0]):
         Path(snakemake.input.logged),
         Path(snakemake.output.svg),
         Path(snakemake.output.png),
+        snakemake.params.class_names,
     )

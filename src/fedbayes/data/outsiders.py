@@ -43,6 +43,7 @@ class Outsiders(NamedTuple):
 
     inputs: NDArray[Any]  # (sample, ...), as stored
     labels: NDArray[np.int64]  # (sample,), in their own dataset
+    places: NDArray[np.int64]  # (sample,): where it stands in its dataset
     resembles: NDArray[np.bool_]  # (sample,): the class looks like one that the model knows
 
 
@@ -75,4 +76,4 @@ def outsiders(
     resembles = np.isin(others.labels[rows], sorted(like))
     if lookalikes == "drop":
         rows, resembles = rows[~resembles], resembles[~resembles]
-    return Outsiders(others.inputs[rows], others.labels[rows], resembles)
+    return Outsiders(others.inputs[rows], others.labels[rows], rows, resembles)

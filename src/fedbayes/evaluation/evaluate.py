@@ -30,6 +30,7 @@ class Predictions(NamedTuple):
     labels: Tensor  # [sample]
     clients: Tensor  # [sample]: whose test set it belongs to
     uncertainty: Tensor  # [sample, part] by `uncertainty.PARTS`; no columns where a model predicts by one draw
+    places: Tensor  # [sample]: where it stands in its dataset
 
 
 class Scores(NamedTuple):
@@ -46,11 +47,17 @@ class Scores(NamedTuple):
         return {"pooled": self.pooled, "mean": sum(self.clients) / len(self.clients), "worst": worst}
 
 
-def predict_gm(federation: Federation, state: State) -> Predictions | None:
-    """The global model on every client's test set or on the dataset's own; None where the method has none."""
+def predict_gm(federation: Federation, state: State, on: Shards | None = None) -> Predictions | None:
+    """The global model on every client's test set or on the dataset's own; None where the method has none.
+
+    Args:
+        federation: whose data and method.
+        state: of the federation.
+        on: instead of what the protocol says.
+    """
     if federation.method.common is None:
         return None
-    shards = federation.data.whole or federation.data.test
+    shards = on or federation.data.whole or federation.data.test
     model, owners = federation.method.common(state.server), range(len(shards.sizes))
     found = _probabilities(federation, model, owners, False, int(state.round), shards)
     return _gathered(federation, [found], shards, tuple(owners))
@@ -158,7 +165,7 @@ def scored(federation: Federation, model: str, predictions: Predictions) -> dict
     return {
         condition: Scored(clients, sum(sizes[client] for client in clients), scores(predictions, clients))
         for condition, clients in conditions(federation).items()
-        if _asked(predictions, clients)
+        if len(of_clients(predictions, clients).labels)
     }
 
 
@@ -168,16 +175,16 @@ def conditions(federation: Federation) -> dict[str, tuple[int, ...]]:
     return {"clean": federation.trained} | new
 
 
-def _asked(predictions: Predictions, clients: Sequence[int]) -> bool:
-    """Whether predictions are about any of some clients."""
-    return bool(torch.isin(predictions.clients, torch.tensor(clients, device=predictions.clients.device)).any())
+def of_clients(predictions: Predictions, clients: Sequence[int]) -> Predictions:
+    """The predictions that are about some clients."""
+    asked = torch.isin(predictions.clients, torch.tensor(clients, device=predictions.clients.device))
+    return Predictions(*(part[asked] for part in predictions))
 
 
 def scores(predictions: Predictions, clients: Sequence[int]) -> dict[str, Scores]:
     """Every metric, and the parts of the uncertainty, pooled over some clients and for each of them."""
     chosen = torch.tensor(clients, device=predictions.clients.device)
-    asked = torch.isin(predictions.clients, chosen)
-    probs, labels, owners, parts = (part[asked] for part in predictions)
+    probs, labels, owners, parts, _ = of_clients(predictions, clients)
     # The place of an owner among the chosen clients, who stand in ascending order.
     own = torch.searchsorted(chosen, owners)
     together = torch.zeros_like(own)
@@ -240,4 +247,5 @@ def _gathered(federation: Federation, parts: list[Tensor], shards: Shards, clien
     owners = ids[:, None].expand(-1, largest)
     found = torch.cat(parts)[held]
     probs, uncertainty = found[:, : data.classes], found[:, data.classes :]
-    return Predictions(probs, data.labels[shards.rows[ids]][held], owners[held], uncertainty)
+    rows = shards.rows[ids][held]
+    return Predictions(probs, data.labels[rows], owners[held], uncertainty, data.places[rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ class Resident:
 
     inputs: Tensor  # [sample, ...] as stored (uint8 for images, int32 for tokens)
     labels: Tensor  # [sample]
+    places: Tensor  # [sample]: where it stands in the dataset
     train: Shards
     test: Shards
     classes: int
@@ -162,6 +163,7 @@ def lay_out(
     return Resident(
         inputs=torch.from_numpy(inputs[order]).to(device),
         labels=torch.from_numpy(labels[order]).to(device),
+        places=torch.from_numpy(order).to(device),
         train=_shards(np.arange(len(held)), train, device),
         test=_shards(places[:owned], test, device),
         classes=classes,
@@ -170,6 +172,20 @@ def lay_out(
         whole=None if whole is None else _shards(places[owned:], [whole], device),
         server=None if server is None else len(order) - len(server) + torch.arange(len(server), device=device),
     )
+
+
+def lay_out_beside(data: Resident, inputs: np.ndarray, labels: np.ndarray, places: np.ndarray) -> Resident:
+    """Samples of another dataset, prepared as those of `data` are, to be tested on and on nobody's behalf.
+
+    Args:
+        data: what the models were trained on.
+        inputs: of the samples.
+        labels: of the samples, in their own dataset.
+        places: where the samples stand in their own dataset.
+    """
+    rows = np.arange(len(labels))
+    found = lay_out(inputs, labels, [rows[:0]], [rows], data.classes, data.prepare, data.device, whole=rows)
+    return replace(found, places=torch.from_numpy(places).to(data.device))
 
 
 def _shards(places: np.ndarray, indices: Sequence[np.ndarray], device: torch.device) -> Shards:

@@ -1,25 +1,30 @@
 """The evaluation job: every kept state of a run, every model the method has, every client, every metric.
 
-Beside the metrics it keeps what each model predicted for each sample, in the state where the model was best: enough
-for reliability diagrams and for the uncertainty of right and wrong predictions, without the network.
+A global model may be shown outsiders, too: samples of classes it does not know. Beside the metrics the job keeps what
+each model predicted for each sample, in the state where the model was best: enough for reliability diagrams and for the
+uncertainty of right, wrong and unknown samples, without the network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedbayes.bayes.uncertainty import PARTS
 from fedbayes.config import Execution
-from fedbayes.evaluation.evaluate import Predictions, predict_all, scored
+from fedbayes.data.outsiders import outsiders
+from fedbayes.evaluation.doubt import by_resemblance, outsiders_from_known, wrong_from_right
+from fedbayes.evaluation.evaluate import Predictions, Scored, of_clients, predict_all, predict_gm, scored, scores
 from fedbayes.evaluation.held import model_size
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, State, start
 from fedbayes.federation.protocols import own_state
+from fedbayes.federation.resident import lay_out_beside
 from fedbayes.io import COST, EVALUATION_COLUMNS, TRAITS, followed_model, read_state, write_columns, write_rows
 from fedbayes.plan import Run
 from fedbayes.runs.assemble import assemble
@@ -35,28 +40,71 @@ def evaluate(
     samples_target: Path,
     execution: Execution,
     shift_file: Path | None = None,
+    outsiders_folder: Path | None = None,
 ) -> None:
     """Test the states a run kept.
 
     Writes `evaluation.parquet`, one row a client, model, state and metric, and `predictions.parquet`, one row a client,
-    model and sample.
+    model and sample. With `outsiders_folder`, a fetched dataset, the global model is shown its test part, too.
     """
     federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file)
+    outside = _outside(federation, outsiders_folder, dataset_folder) if outsiders_folder else None
     rows: list[list[Any]] = []
     samples: list[dict[str, Any]] = []
     states = _states(read_state(state_file))
+    # The best round may be the last one, or that of another model: what is the same is tested once.
+    by_round: dict[int, _Tested] = {}
     for name, tensors in sorted(states.items()):
         state = trees.rebuild(start(federation), tensors)
-        for model, predictions in predict_all(federation, state).items():
-            rows += _rows(federation, name, int(state.round), model, predictions)
+        round_ = int(state.round)
+        if round_ not in by_round:
+            by_round[round_] = _test(federation, state, outside)
+        tested = by_round[round_]
+        for model, predictions in tested.models.items():
+            rows += _rows(federation, name, round_, model, predictions)
             if name == best_state(model, states):
                 samples.append(_samples(federation, name, model, predictions))
         rows += _traits(federation, name, state)
         if name == "last":
             size = float(model_size(federation, state))
             rows.append([name, int(state.round), COST, "clean", -1, 0, "weights", size])
+        if tested.local:
+            rows += _local_rows(federation, name, round_, tested.local)
+        if outside and tested.strange:
+            by_condition = by_resemblance(tested.strange, outside.resembles)
+            rows += _outsider_rows(name, round_, tested.models["gm"], by_condition)
+            if name == best_state("gm", states):
+                samples.append(_outsider_samples(federation, name, tested.strange, outside.resembles))
     write_rows(target, EVALUATION_COLUMNS, rows)
     write_columns(samples_target, samples)
+
+
+class _Outside(NamedTuple):
+    """A federation whose test part are outsiders, and which of them resemble a known class."""
+
+    federation: Federation
+    resembles: Tensor
+
+
+def _outside(federation: Federation, folder: Path, trained_on: Path) -> _Outside:
+    found = outsiders(folder, trained_on)
+    data = lay_out_beside(federation.data, found.inputs, found.labels, found.places)
+    return _Outside(replace(federation, data=data), torch.from_numpy(found.resembles).to(data.device))
+
+
+class _Tested(NamedTuple):
+    """What a state predicts: its models, and its global model where it is shown more than the protocol asks for."""
+
+    models: dict[str, Predictions]
+    local: Predictions | None  # on the clients' test sets, where the protocol tests it on the dataset's own
+    strange: Predictions | None  # on outsiders
+
+
+def _test(federation: Federation, state: State, outside: _Outside | None) -> _Tested:
+    data = federation.data
+    local = predict_gm(federation, state, on=data.test) if data.whole is not None else None
+    strange = predict_gm(outside.federation, state) if outside else None
+    return _Tested(predict_all(federation, state), local, strange)
 
 
 def best_state(model: str, states: Iterable[str]) -> str:
@@ -80,11 +128,20 @@ def _samples(federation: Federation, state: str, model: str, predictions: Predic
         "model": [model] * len(confidence),
         "condition": ["new" if flag and not nobodys else "clean" for flag in new.tolist()],
         "client": (torch.full_like(predictions.clients, -1) if nobodys else predictions.clients).int(),
+        "sample": predictions.places.int(),
         "label": predictions.labels.short(),
         "predicted": predicted.short(),
         "confidence": confidence.float(),
         **{name: column.float() for name, column in zip(PARTS, parts.unbind(1), strict=True)},
+        "resembles": torch.zeros_like(new),
     }
+
+
+def _outsider_samples(federation: Federation, state: str, strange: Predictions, resembles: Tensor) -> dict[str, Any]:
+    """The same columns of outsiders, which are nobody's; labels are those of their own dataset."""
+    columns = _samples(federation, state, "gm", strange)
+    nobody = torch.full_like(columns["client"], -1)
+    return columns | {"condition": ["outsiders"] * len(nobody), "client": nobody, "resembles": resembles}
 
 
 def _traits(federation: Federation, name: str, state: State) -> list[list[Any]]:
@@ -109,12 +166,44 @@ def _states(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 
 def _rows(federation: Federation, state: str, round_: int, model: str, predictions: Predictions) -> list[list[Any]]:
-    """Pooled values under client -1, then each client's own."""
+    """Every metric under every condition, and how well the model's doubt tells wrong from right predictions."""
+    rows: list[list[Any]] = []
+    for condition, found in scored(federation, model, predictions).items():
+        rows += _scored_rows(federation, [state, round_, model, condition], found)
+        own = of_clients(predictions, found.clients) if found.clients else predictions
+        rows += [
+            [state, round_, model, condition, -1, found.samples, metric, value]
+            for metric, value in wrong_from_right(own).items()
+        ]
+    return rows
+
+
+def _local_rows(federation: Federation, state: str, round_: int, predictions: Predictions) -> list[list[Any]]:
+    """A global model that is tested on the dataset's own test part, also on the clients' test sets: condition `local`.
+
+    These are what personal models are tested on: to compare them with a global model elsewhere would not be fair.
+    """
+    clients = federation.trained
+    samples = int(federation.data.test.sizes[list(clients)].sum())
+    found = Scored(clients, samples, scores(predictions, clients))
+    return _scored_rows(federation, [state, round_, "gm", "local"], found)
+
+
+def _scored_rows(federation: Federation, head: list[Any], found: Scored) -> list[list[Any]]:
+    """Pooled values under client -1, then each client's own; `head` is state, round, model and condition."""
     sizes = federation.data.test.sizes.tolist()
     rows: list[list[Any]] = []
-    for condition, (clients, samples, metrics) in scored(federation, model, predictions).items():
-        for metric, score in metrics.items():
-            rows.append([state, round_, model, condition, -1, samples, metric, score.pooled])
-            for client, value in zip(clients, score.clients, strict=True):
-                rows.append([state, round_, model, condition, client, sizes[client], metric, value])
+    for metric, score in found.metrics.items():
+        rows.append([*head, -1, found.samples, metric, score.pooled])
+        for client, value in zip(found.clients, score.clients, strict=True):
+            rows.append([*head, client, sizes[client], metric, value])
     return rows
+
+
+def _outsider_rows(state: str, round_: int, known: Predictions, outside: dict[str, Predictions]) -> list[list[Any]]:
+    """How well doubt finds outsiders among the test samples of the known classes, by condition."""
+    return [
+        [state, round_, "gm", condition, -1, len(own.labels), metric, value]
+        for condition, own in outside.items()
+        for metric, value in outsiders_from_known(own, known).items()
+    ]

@@ -6,7 +6,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ class _Session:
         self._give_notice()
         if not self.progress.rows:
             self._keep()
-            self._test()
+            self._test(self.models)
         LOG.info("run %s, %s, from round %d of %d", self.run.id, self.federation.lifting, self.done, self.last_round)
         began, before, saved, shown = time.monotonic(), self.progress.seconds, time.monotonic(), 0.0
         warm, warm_at = began, self.done
@@ -125,7 +125,7 @@ class _Session:
             if not math.isfinite(loss):
                 self._stop_diverged(loss)
                 break
-            tested = self._test() if self._is_due(self.done) else {}
+            tested = self._test(self._due(self.done))
             now = time.monotonic()
             self.progress.seconds = before + now - began
             self.progress.round_ended.append(time.time())
@@ -162,10 +162,15 @@ class _Session:
         self.progress.diverged = {"round": at, "reason": f"the training loss is {loss}"}
         self.show(f"run {self.run.id} diverged at round {at}: the training loss is {loss}")
         LOG.warning("diverged at round %d: the training loss is %s", at, loss)
-        self._test()
+        self._test(self.models)
         tested = [row for row in self.progress.rows if row[0] == at and row[1] != "train"]
-        later = [r for r in range(at + 1, self.last_round + 1) if self._is_due(r)]
-        self.progress.rows += [[r, *row[1:]] for r in later for row in tested]
+        later = [(r, self._due(r)) for r in range(at + 1, self.last_round + 1)]
+        self.progress.rows += [[r, *row[1:]] for r, due in later for row in tested if row[1] in due]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that are tested during training."""
+        return tuple(self.run.spec["protocol"]["models"])
 
     @property
     def done(self) -> int:
@@ -207,8 +212,15 @@ class _Session:
             "gradients": self.progress.gradients / max(self.done, 1),
         }
 
-    def _is_due(self, round_: int) -> bool:
-        return round_ % int(self.run.spec["protocol"]["every"]) == 0 or round_ == self.last_round
+    def _due(self, round_: int) -> tuple[str, ...]:
+        """The models that are tested after a round; personal ones may have a schedule of their own."""
+        protocol = self.run.spec["protocol"]
+        every = {"pm": protocol.get("pm_every", protocol["every"])}
+        return tuple(
+            model
+            for model in self.models
+            if round_ % every.get(model, protocol["every"]) == 0 or round_ == self.last_round
+        )
 
     def _note(self, report: Report) -> float:
         """Keep what a round reports, as means over the clients that trained; returns the training loss."""
@@ -222,11 +234,11 @@ class _Session:
         }
         return means["loss"]
 
-    def _test(self) -> dict[str, float]:
-        """Test the protocol's models now, keep the best states of the window; returns pooled accuracies."""
+    def _test(self, models: Sequence[str]) -> dict[str, float]:
+        """Test some models now, keep the best states of the window; returns pooled accuracies."""
         accuracies: dict[str, float] = {}
         first, last = self.run.spec["protocol"]["window"]
-        for model in self.run.spec["protocol"]["models"]:
+        for model in models:
             predictions = (predict_pm if model == "pm" else predict_gm)(self.federation, self.state)
             if predictions is None:
                 continue

@@ -6,7 +6,7 @@ paper's file asks for a figure by naming it under `shows`. The same runs give th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from fedbayes.analysis.drawing import Drawn, write_picture
@@ -22,7 +22,14 @@ FIGURES: dict[str, Callable[[Sources], Drawn]] = {
 
 
 def figure(
-    key: str, index_csv: Path, root: Path, titles: Mapping[str, str], logged_csv: Path, svg: Path, png: Path
+    key: str,
+    index_csv: Path,
+    root: Path,
+    titles: Mapping[str, str],
+    logged_csv: Path,
+    svg: Path,
+    png: Path,
+    class_names: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Write one figure of a paper as SVG and PNG, with its caption in both.
 
@@ -34,8 +41,9 @@ def figure(
         logged_csv: curves that public logs hold (`config/curves.csv`), drawn behind ours.
         svg: the vector image to write.
         png: the pixel image to write.
+        class_names: what the classes of datasets are called, by dataset.
     """
     if key not in FIGURES:
         raise complain("src/fedbayes/analysis/figures", "FIGURES", "no such figure: " + choice(key, FIGURES))
-    sources = Sources(read_index(index_csv), titles, root, read_logged(logged_csv, key))
+    sources = Sources(read_index(index_csv), titles, root, read_logged(logged_csv, key), class_names or {})
     write_picture(lambda: FIGURES[key](sources), svg, png)

@@ -1,9 +1,13 @@
-"""Accuracy against the round: a panel per setting, a line per method, preset and model, seeds as bands."""
+"""Accuracy, or another metric, against the round: a panel per setting, a line per method, preset and model.
+
+Lines are means over seeds, bands span them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from fedbayes.analysis.drawing import SOFT
 from fedbayes.analysis.figures.sources import closing, read_runs, what_ran
@@ -26,12 +31,30 @@ START = 0.05  # the axis may cut off lines before this part of the rounds
 COLUMNS = {1: 1, 2: 2, 4: 2}  # columns for a number of panels; otherwise three
 
 
+@dataclass(frozen=True)
+class Quantity:
+    """What a line shows: a metric of `rounds.parquet`, the label of its axis, and what one of its units is there."""
+
+    metric: str
+    label: str
+    factor: float = 1.0
+
+
+ACCURACY = Quantity("accuracy", "test accuracy (%)", 100.0)
+LOSS = Quantity("nll", "test loss (NLL)")
+
+
+def seeds_caption(cells: pd.DataFrame) -> str:
+    """What lines and bands are."""
+    band = "the band spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else "one seed, so no band"
+    return f"Lines are means over seeds; {band}."
+
+
 def accuracy_caption(cells: pd.DataFrame, logged: pd.DataFrame) -> str:
     """How to read `accuracy_by_round`: lines and bands, scale, dataset that really ran, seeds, what was reduced."""
-    band = "the band spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else "one seed, so no band"
     text = (
         "Test accuracy, pooled over all clients, against the communication round. Solid: personal models (PM); "
-        f"dashed: global model (GM); in brackets the preset. Lines are means over seeds; {band}. "
+        f"dashed: global model (GM); in brackets the preset. {seeds_caption(cells)} "
         f"The first rounds may lie below the axis. {closing(cells)}"
     )
     behind = logged[logged["setting"].isin(set(cells["setting"]))]
@@ -60,19 +83,64 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
     return drawn
 
 
+def quantities_by_round(
+    cells: pd.DataFrame, titles: Mapping[str, str], root: Path, quantities: Sequence[Quantity], model: str
+) -> Figure:
+    """One model's metrics against the round: a column per setting of `titles`, a row per quantity.
+
+    A setting that did not run says so.
+    """
+    drawn = Figure(figsize=(3.6 * len(titles), 2.8 * len(quantities) + 0.9), layout="constrained")
+    panels = drawn.subplots(len(quantities), len(titles), squeeze=False)
+    names = list(dict.fromkeys(zip(cells["method"], cells["preset"], strict=True)))
+    for row, quantity in zip(panels, quantities, strict=True):
+        for panel, (key, title) in zip(row, titles.items(), strict=True):
+            ours = cells[cells["setting"] == key]
+            panel.set_title(title)
+            if len(ours):
+                _draw_methods(panel, ours, names, root, quantity, [model])
+                _dress(panel, quantity)
+            else:
+                panel.text(0.5, 0.5, "not run at this scale", ha="center", va="center", color=SOFT)
+                panel.set(xticks=[], yticks=[])
+    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    _legend(drawn, list(panels.ravel()))
+    return drawn
+
+
 def _draw_panel(
     panel: Axes, cells: pd.DataFrame, names: list[tuple[str, str]], root: Path, logged: pd.DataFrame
 ) -> None:
+    _draw_methods(panel, cells, names, root, ACCURACY, ["pm", "gm"])
+    _draw_logged(panel, logged, int(cells["rounds"].max()))
+    _dress(panel, ACCURACY)
+
+
+def _draw_methods(
+    panel: Axes,
+    cells: pd.DataFrame,
+    names: list[tuple[str, str]],
+    root: Path,
+    quantity: Quantity,
+    models: Sequence[str],
+) -> None:
+    """A line for each method, preset and model that ran; a method looks the same in every panel."""
     for place, (method, preset) in enumerate(names):
         ours = cells[(cells["method"] == method) & (cells["preset"] == preset)]
         if len(ours):
-            _draw_lines(panel, curves(ours, root), f"{method} ({preset})", place)
-    _draw_logged(panel, logged, int(cells["rounds"].max()))
-    # After every line: this ends the automatic choice of the upper limit too.
-    panel.set_ylim(bottom=_floor(panel))
+            values = curves(ours, root, quantity.metric)
+            _draw_lines(panel, values[values["model"].isin(models)], f"{method} ({preset})", place, quantity.factor)
+
+
+def _dress(panel: Axes, quantity: Quantity) -> None:
+    # After every line: a limit that is set ends the automatic choice of the other one too.
+    if quantity is ACCURACY:
+        panel.set_ylim(bottom=_floor(panel))
+    else:
+        panel.set_ylim(top=_ceiling(panel))
     panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     panel.set_xlabel("communication round")
-    panel.set_ylabel("test accuracy (%)")
+    panel.set_ylabel(quantity.label)
     panel.margins(x=0.02)
 
 
@@ -85,14 +153,14 @@ def _draw_logged(panel: Axes, logged: pd.DataFrame, last: int) -> None:
         panel.plot(line["round"], values, linestyle=style, color="#9a9a9a", linewidth=2.2, zorder=1, label=label)
 
 
-def curves(cells: pd.DataFrame, root: Path) -> pd.DataFrame:
-    """Pooled clean accuracy of every seed: columns model, round, mean, low, high over seeds."""
+def curves(cells: pd.DataFrame, root: Path, metric: str = "accuracy") -> pd.DataFrame:
+    """A metric of every seed, pooled and clean: columns model, round, mean, low, high over seeds."""
     rows = read_runs(cells, root, "rounds.parquet")
-    rows = rows[(rows["condition"] == "clean") & (rows["scope"] == "pooled") & (rows["metric"] == "accuracy")]
+    rows = rows[(rows["condition"] == "clean") & (rows["scope"] == "pooled") & (rows["metric"] == metric)]
     return rows.groupby(["model", "round"])["value"].agg(mean="mean", low="min", high="max").reset_index()
 
 
-def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, place: int) -> None:
+def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, place: int, factor: float) -> None:
     """Personal and global model of one method, in its colour and marker."""
     colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
     for model, every in reversed(list(values.groupby("model"))):  # pm before gm
@@ -101,20 +169,30 @@ def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, place: int) -> No
         spacing = max(1, len(line) // MARKERS_A_LINE)
         panel.plot(
             line["round"],
-            100 * line["mean"],
+            factor * line["mean"],
             color=colour,
             linestyle=DASHES[str(model)],
             marker=marker,
             markevery=(place * spacing // 4 % spacing, spacing),
             label=f"{label}, {str(model).upper()}",
         )
-        panel.fill_between(line["round"], 100 * line["low"], 100 * line["high"], color=colour, alpha=0.18, linewidth=0)
+        low, high = factor * line["low"], factor * line["high"]
+        panel.fill_between(line["round"], low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _floor(panel: Axes) -> float:
     """Where the axis starts: below every line from a twentieth of its rounds on, so that the ends can be told apart."""
-    lowest = [float(min(y[x >= START * x[-1]])) for x, y in (np.asarray(line.get_data()) for line in panel.get_lines())]
-    return 5.0 * math.floor(min(lowest) / 5.0)
+    return 5.0 * math.floor(min(float(y.min()) for y in _settled(panel)) / 5.0)
+
+
+def _ceiling(panel: Axes) -> float:
+    """Where the axis of a loss ends: above every line from there on that is finite."""
+    return 1.05 * max(float(y[np.isfinite(y)].max(initial=0.0)) for y in _settled(panel))
+
+
+def _settled(panel: Axes) -> list[NDArray[np.float64]]:
+    """What every line shows from a twentieth of its rounds on."""
+    return [y[x >= START * x[-1]] for x, y in (np.asarray(line.get_data()) for line in panel.get_lines())]
 
 
 def _legend(drawn: Figure, panels: list[Axes]) -> None:

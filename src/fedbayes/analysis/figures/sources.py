@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from fedbayes.analysis.display import count, dataset
 from fedbayes.analysis.drawing import SOFT, Drawn
@@ -22,16 +24,28 @@ class Sources:
         titles: titles of the paper's settings, in the paper's order.
         root: the folder that the index's `folder` column starts from.
         logged: curves of public logs that belong to the figure.
+        class_names: what the classes of a dataset are called, by dataset, where that is known.
     """
 
     index: pd.DataFrame
     titles: Mapping[str, str]
     root: Path
     logged: pd.DataFrame
+    class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def cells(self, experiment: str) -> pd.DataFrame:
         """The cells of one experiment, its main settings only."""
         return self.index[(self.index["experiment"] == experiment) & (self.index["variant"] == "")]
+
+    def class_name(self, dataset: str, label: int) -> str:
+        """A class as people call it, or its number."""
+        names = self.class_names.get(dataset)
+        return names[label] if names else f"class {label}"
+
+    def picture(self, dataset: str, sample: int) -> NDArray[np.uint8]:
+        """An image of a fetched dataset, ready to be shown: (height, width, channel), or (height, width) if grey."""
+        inputs = np.load(self.root / "resources" / dataset / "inputs.npy", mmap_mode="r", allow_pickle=False)
+        return np.moveaxis(np.asarray(inputs[sample]), 0, -1).squeeze()
 
 
 def read_logged(file: Path, key: str) -> pd.DataFrame:
