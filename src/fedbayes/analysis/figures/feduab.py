@@ -84,7 +84,7 @@ def figure8(sources: Sources) -> Drawn:
         Group("wrong predictions", rows[~right], "#d55e00", (0, (4, 2))),
     ]
     notes = [
-        f"AUROC {uncertainty.auroc_in_words(evaluations, 'clean', f'auroc-wrong-{score}')}\nwrong against right"
+        f"AUROC {uncertainty.auroc_in_words(evaluations, 'clean', f'auroc-wrong-{score}')}, wrong against right"
         for score in SCORES
     ]
     examples = uncertainty.one_after_another(first, known, rules)
@@ -123,7 +123,7 @@ def figure9(sources: Sources) -> Drawn:
     ]
     conditions = {"all unknown": "outsiders", "like": "outsiders-alike", "unlike": "outsiders-unlike"}
     notes = [
-        "\n".join(["AUROC against known", *_aurocs(evaluations, conditions, f"auroc-ood-{score}")]) for score in SCORES
+        f"AUROC against known classes\n{_aurocs(evaluations, conditions, f'auroc-ood-{score}')}" for score in SCORES
     ]
     caption = (
         "Figure 9. Uncertainty of FedUAB-5's global model of CIFAR-10, All-Dirichlet, at its best round, for images of "
@@ -147,9 +147,9 @@ def _predictions(sources: Sources, cells: pd.DataFrame, condition: str) -> pd.Da
     return rows[(rows["model"] == "gm") & (rows["condition"] == condition)]
 
 
-def _aurocs(evaluations: pd.DataFrame, conditions: dict[str, str], metric: str) -> list[str]:
+def _aurocs(evaluations: pd.DataFrame, conditions: dict[str, str], metric: str) -> str:
     found = {name: uncertainty.auroc_in_words(evaluations, condition, metric) for name, condition in conditions.items()}
-    return [f"{name} {value}" for name, value in found.items() if value]
+    return "\n".join(f"{name} {value}" for name, value in found.items() if value)
 
 
 FIGURES: dict[str, Callable[[Sources], Drawn]] = {

@@ -95,16 +95,16 @@ def draw(
         examples: the images of the upper row.
         known: the dataset whose classes the model knows.
         groups: the lines of the lower row.
-        notes: what to write into each panel of the lower row.
+        notes: what to write above each panel of the lower row.
     """
-    drawn = Figure(figsize=(10.0, 6.6), layout="constrained")
+    drawn = Figure(figsize=(10.0, 7.0), layout="constrained")
     upper, lower = np.asarray(drawn.subfigures(2, 1, height_ratios=[1.15, 1]))
     _draw_examples(upper, sources, examples, known)
     panels = lower.subplots(1, len(SCORES), sharey=True)
     for panel, (score, label), note in zip(panels, SCORES.items(), notes, strict=True):
         _draw_distributions(panel, groups, score)
         panel.set_xlabel(label)
-        panel.text(0.97, 0.05, note, ha="right", va="bottom", transform=panel.transAxes, fontsize=8)
+        panel.set_title(note, fontsize=8)
     panels[0].set_ylabel("share of samples with at most that")
     lower.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=len(groups), handlelength=3.5)
     upper.suptitle(heading, fontsize=9, color=SOFT, x=0.01, ha="left")
