@@ -211,6 +211,7 @@ class Setting(Record):
     dataset: str
     split: AnySplit
     shift: NoisyClients | None = Field(None, description="How clients' inputs differ; absent: they are as fetched.")
+    training: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `training`.")
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     methods: Names | None = Field(None, description="Methods run in this setting; absent means all.")
     set: dict[str, Any] = Field(
@@ -256,7 +257,18 @@ class Only(Record):
     presets: PositiveInt | None = Field(None, description="So many presets of each method, the first ones.")
 
 
-class ScaleChanges(Record):
+class SectionChanges(Record):
+    """What a scale changes of an experiment's sections and of its methods' fields."""
+
+    training: dict[str, Any] = Field(default_factory=dict)
+    local: dict[str, Any] = Field(default_factory=dict)
+    protocol: dict[str, Any] = Field(default_factory=dict)
+    set: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Changes to methods' fields, by method: `pfedgp: {chains: 2}`."
+    )
+
+
+class ScaleChanges(SectionChanges):
     """What a reduced scale changes. Every change shows up in the tables' `reduction` column by itself."""
 
     seeds: Seeds
@@ -267,11 +279,8 @@ class ScaleChanges(Record):
         default_factory=dict,
         description="Changes to splits: `clients: 20` wherever a rule has it, `labels: {clients: 20}` of one rule.",
     )
-    training: dict[str, Any] = Field(default_factory=dict)
-    local: dict[str, Any] = Field(default_factory=dict)
-    protocol: dict[str, Any] = Field(default_factory=dict)
-    set: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="Changes to methods' fields, by method: `pfedgp: {chains: 2}`."
+    experiments: dict[str, SectionChanges] = Field(
+        default_factory=dict, description="Changes to single experiments, which win over those to all of them."
     )
     only: dict[str, Only] = Field(default_factory=dict)
 

@@ -11,7 +11,7 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +30,7 @@ from fedbayes.config import (
     Preprocess,
     Protocol,
     ScaleChanges,
+    SectionChanges,
     Setting,
     Training,
 )
@@ -392,16 +393,23 @@ class _Planner:
                     raise complain(file, at, "unknown key: " + choice(key, fields))
                 if key in RECORDS:
                     self.check_changes(file, f"{at}.{key}", value, RECORDS[key].model_fields)
-            for section, model in SECTIONS.items():
-                self.check_changes(file, f"scales.{name}.{section}", getattr(scale, section), model.model_fields)
-            used = {entry.method for e in paper.experiments.values() for entry in e.methods.values()}
-            for method, values in scale.set.items():
-                if method not in used:
-                    raise complain(file, f"scales.{name}.set", "unknown method: " + choice(method, used))
-                self.check_changes(
-                    file, f"scales.{name}.set.{method}", values, self.schema["methods"][method]["properties"]
-                )
+            self.check_sections(file, f"scales.{name}", scale, paper.experiments.values())
+            for key, changes in scale.experiments.items():
+                at = f"scales.{name}.experiments"
+                if key not in paper.experiments:
+                    raise complain(file, at, "unknown experiment: " + choice(key, paper.experiments))
+                self.check_sections(file, f"{at}.{key}", changes, [paper.experiments[key]])
             self.check_only(file, paper, f"scales.{name}.only", scale)
+
+    def check_sections(self, file: str, at: str, changes: SectionChanges, experiments: Iterable[Experiment]) -> None:
+        """Changes to sections and to methods' fields name keys and methods that there are."""
+        for section, model in SECTIONS.items():
+            self.check_changes(file, f"{at}.{section}", getattr(changes, section), model.model_fields)
+        used = {entry.method for experiment in experiments for entry in experiment.methods.values()}
+        for method, values in changes.set.items():
+            if method not in used:
+                raise complain(file, f"{at}.set", "unknown method: " + choice(method, used))
+            self.check_changes(file, f"{at}.set.{method}", values, self.schema["methods"][method]["properties"])
 
     def check_changes(self, file: str, at: str, changes: Any, fields: Mapping[str, Any]) -> None:
         """Changes are keys of a record."""
@@ -471,13 +479,15 @@ class _Planner:
         """Everything that changes the numbers of a cell but its seed, checked against the data's facts."""
         dataset = self.dataset(where, setting, scale)
         facts = self.datasets[dataset]
+        here = scale.experiments.get(where.experiment, SectionChanges())
         sections: dict[str, Any] = {
             name: parse(
                 model,
                 getattr(experiment, name).model_dump()
                 | getattr(setting, name, {})
                 | getattr(entry, name, {})
-                | getattr(scale, name),
+                | getattr(scale, name)
+                | getattr(here, name),
                 where.file,
                 f"{where} / {name}",
             )
@@ -485,7 +495,7 @@ class _Planner:
         }
         split = self.split(where, setting.split, scale)
         self.check_fit(where, split, dataset, facts, sections)
-        changes = entry.set | setting.set | scale.set.get(entry.method, {})
+        changes = entry.set | setting.set | scale.set.get(entry.method, {}) | here.set.get(entry.method, {})
         method = self.method(where, entry, preset, changes)
         needed = self.schema["methods"][entry.method].get("needs")
         if needed and not getattr(split, needed):
@@ -545,7 +555,7 @@ class _Planner:
         if objection:
             raise complain(where.file, f"{where} / split", f"cannot be made from {dataset!r}: {objection}")
         training, protocol = sections["training"], sections["protocol"]
-        trained = None if split.population is None else split.population - len(split.held_out())
+        trained = None if split.population is None else split.population // split.replicates - len(split.held_out())
         if trained is not None and training.clients_per_round > trained:
             raise complain(
                 where.file,

@@ -21,7 +21,7 @@ rule evaluate:
         spec=lambda wildcards: run_of(wildcards).spec,
         data=lambda wildcards: PLAN.data_digest(run_of(wildcards)),
         split_sha256=lambda wildcards: PLAN.committed_sha256(run_of(wildcards)),
-        code=lambda wildcards: f"{run_of(wildcards).code}-{code_digest('evaluation.evaluate')}",
+        code=lambda wildcards: f"{run_of(wildcards).code}-{code_digest('evaluation.evaluate', 'evaluation.estimates')}",
     message:
         "evaluate {wildcards.method} on {wildcards.dataset}, run {wildcards.run}"
     script:

@@ -1,12 +1,13 @@
 """The evaluation job: every kept state of a run, every model the method has, every client, every metric.
 
 Beside the metrics it keeps what each model predicted for each sample, in the state where the model was best: enough
-for reliability diagrams and for the uncertainty of right and wrong predictions, without the network.
+for reliability diagrams and for the uncertainty of right and wrong predictions, without the network. Where there is
+nothing to classify, errors of estimates take the place of the metrics and no prediction is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,17 @@ from torch import Tensor
 
 from fedbayes.bayes.uncertainty import PARTS
 from fedbayes.config import Execution
-from fedbayes.evaluation.evaluate import Predictions, predict_all, scored
+from fedbayes.evaluation.estimates import estimated
+from fedbayes.evaluation.evaluate import Predictions, Scored, predict_all, scored
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, State, start
 from fedbayes.federation.protocols import own_state
 from fedbayes.io import EVALUATION_COLUMNS, TRAITS, followed_model, read_state, write_columns, write_rows
 from fedbayes.plan import Run
 from fedbayes.runs.assemble import assemble
+
+# What is kept of a run that predicts nothing: no row, but the columns.
+NO_PREDICTIONS = Predictions(torch.zeros(0, 1), torch.zeros(0).long(), torch.zeros(0).long(), torch.zeros(0, 0))
 
 
 def evaluate(
@@ -43,16 +48,21 @@ def evaluate(
     federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file)
     rows: list[list[Any]] = []
     samples: list[dict[str, Any]] = []
-    states = _states(read_state(state_file))
+    states, sizes = _states(read_state(state_file)), federation.data.test.sizes.tolist()
     for name, tensors in sorted(states.items()):
         state = trees.rebuild(start(federation), tensors)
+        if federation.data.truth is not None:
+            for model, found in estimated(federation, state).items():
+                each = [found.samples // len(found.clients)] * len(found.clients)
+                rows += _rows(name, int(state.round), model, {"clean": found}, each)
+            continue
         for model, predictions in predict_all(federation, state).items():
-            rows += _rows(federation, name, int(state.round), model, predictions)
+            rows += _rows(name, int(state.round), model, scored(federation, model, predictions), sizes)
             if name == best_state(model, states):
                 samples.append(_samples(federation, name, model, predictions))
         rows += _traits(federation, name, state)
     write_rows(target, EVALUATION_COLUMNS, rows)
-    write_columns(samples_target, samples)
+    write_columns(samples_target, samples or [_samples(federation, "last", "pm", NO_PREDICTIONS)])
 
 
 def best_state(model: str, states: Iterable[str]) -> str:
@@ -104,11 +114,12 @@ def _states(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return states
 
 
-def _rows(federation: Federation, state: str, round_: int, model: str, predictions: Predictions) -> list[list[Any]]:
-    """Pooled values under client -1, then each client's own."""
-    sizes = federation.data.test.sizes.tolist()
+def _rows(
+    state: str, round_: int, model: str, by_condition: Mapping[str, Scored], sizes: Sequence[int]
+) -> list[list[Any]]:
+    """Pooled values under client -1, then each client's own, who has as many samples as `sizes` says."""
     rows: list[list[Any]] = []
-    for condition, (clients, samples, metrics) in scored(federation, model, predictions).items():
+    for condition, (clients, samples, metrics) in by_condition.items():
         for metric, score in metrics.items():
             rows.append([state, round_, model, condition, -1, samples, metric, score.pooled])
             for client, value in zip(clients, score.clients, strict=True):
