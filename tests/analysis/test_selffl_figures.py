@@ -76,6 +76,7 @@ def test_figures_of_errors_draw_what_ran_and_say_so(tmp_path: Path, name: str) -
     caption = drawn(tmp_path, name, index)
     assert "Scale smoke, ran on Two-level Gaussian" in caption and "repeats 20 (paper 200)" in caption
     assert "does not state the starting point" in caption
+    assert ("Not run at this scale: FedAvg, DITTO, pFedMe, Per-FedAvg." in caption) == (name == "figure5")
     first = (tmp_path / f"{name}.svg").read_bytes()
     drawn(tmp_path, name, index)
     assert (tmp_path / f"{name}.svg").read_bytes() == first

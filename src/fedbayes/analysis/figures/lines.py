@@ -56,7 +56,7 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
     drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
-    legend_below(drawn, list(panels))
+    _legend(drawn, list(panels))
     return drawn
 
 
@@ -117,7 +117,7 @@ def _floor(panel: Axes) -> float:
     return 5.0 * math.floor(min(lowest) / 5.0)
 
 
-def legend_below(drawn: Figure, panels: list[Axes]) -> None:
+def _legend(drawn: Figure, panels: list[Axes]) -> None:
     """One legend below all panels, each line once."""
     found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     columns = int(drawn.get_figwidth() / LEGEND_INCHES)

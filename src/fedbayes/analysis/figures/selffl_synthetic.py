@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedbayes.analysis.drawing import SOFT, Drawn
-from fedbayes.analysis.figures.lines import COLOURS, DASHES, MARKERS, legend_below
+from fedbayes.analysis.figures.lines import COLOURS, DASHES, MARKERS
 from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, read_runs, what_ran
 from fedbayes.io import read_json
 
@@ -20,6 +20,7 @@ HOMOGENEOUS, HETEROGENEOUS = "synthetic-homogeneous", "synthetic-heterogeneous"
 CASES = {HOMOGENEOUS: "homogeneous clients", HETEROGENEOUS: "heterogeneous clients"}
 METHODS = ("FedAvg", "DITTO", "pFedMe", "Per-FedAvg", "Self-FL")
 ALGORITHMS = {"Self-FL": "Algorithm 1", "Augmented Self-FL": "Algorithm 2"}
+APART = 0.006  # lines stand so far beside each other, because several methods share their server's estimate
 PANELS = {"gm": "(a) global error", "pm": "(b) local error"}
 OPEN = (
     "The paper does not state the starting point (0 here), the constants of DITTO (lambda 0.1, unscaled) and of pFedMe "
@@ -55,11 +56,15 @@ def by_activity(experiment: str, name: str, sources: Sources) -> Drawn:
     panels = drawn.subplots(1, 2)
     for panel, (model, title) in zip(panels, PANELS.items(), strict=True):
         for place, method in enumerate(METHODS):
-            _draw_line(panel, found[(found["model"] == model) & (found["method"] == method)], method, place)
+            beside = APART * (place - (len(METHODS) - 1) / 2)
+            line = found[(found["model"] == model) & (found["method"] == method)]
+            _draw_line(panel, line, method, place, beside)
         _finish(panel, title)
     drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
-    legend_below(drawn, list(panels))
-    return Drawn(drawn, f"{name}. {CASES[experiment].capitalize()}: {_reading()}{OPEN} {closing(cells)}")
+    _legend(drawn, list(panels))
+    absent = [method for method in METHODS if method not in set(cells["method"])]
+    missing = f"Not run at this scale: {', '.join(absent)}. " if absent else ""
+    return Drawn(drawn, f"{name}. {CASES[experiment].capitalize()}: {_reading()}{missing}{OPEN} {closing(cells)}")
 
 
 def figure6(sources: Sources) -> Drawn:
@@ -76,20 +81,21 @@ def figure6(sources: Sources) -> Drawn:
         found = errors(cells[case], sources.root)
         for panel, (model, title) in zip(row, PANELS.items(), strict=True):
             for place, (method, label) in enumerate(ALGORITHMS.items()):
-                _draw_line(panel, found[(found["model"] == model) & (found["method"] == method)], label, place)
+                line = found[(found["model"] == model) & (found["method"] == method)]
+                _draw_line(panel, line, label, place, APART * (place - 0.5))
             _finish(panel, f"{title}, {CASES[case]}")
     drawn.suptitle(what_ran(every), fontsize=9, color=SOFT, x=0.01, ha="left")
-    legend_below(drawn, list(panels.ravel()))
+    _legend(drawn, list(panels.ravel()))
     open_points = "The paper does not state the starting point (0 here) nor the activity rates of this figure."
     return Drawn(drawn, f"Figure 6. Self-FL's two algorithms: {_reading()}{open_points} {closing(every)}")
 
 
-def _draw_line(panel: Axes, line: pd.DataFrame, label: str, place: int) -> None:
-    """One method: means with standard errors."""
+def _draw_line(panel: Axes, line: pd.DataFrame, label: str, place: int, beside: float) -> None:
+    """One method: means with standard errors, moved a little to the side."""
     if line.empty:
         return
     panel.errorbar(
-        line["rate"],
+        line["rate"] + beside,
         line["mean"],
         yerr=line["sem"],
         label=label,
@@ -103,14 +109,21 @@ def _draw_line(panel: Axes, line: pd.DataFrame, label: str, place: int) -> None:
 def _finish(panel: Axes, title: str) -> None:
     panel.set(title=title, xlabel="activity rate C", ylabel="mean absolute error", xlim=(0, 1.05))
     panel.set_ylim(bottom=0)
-    panel.yaxis.set_major_locator(MaxNLocator(6))
+    panel.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+
+
+def _legend(drawn: Figure, panels: list[Axes]) -> None:
+    """One legend below all panels, each line once."""
+    found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=len(found), handlelength=3)
 
 
 def _reading() -> str:
     return (
         "(a) distance of the server's estimate from the true common mean, (b) of the clients' estimates from their own "
         "true means, averaged over clients, both after the last round and averaged over repeats, against the share C "
-        "of clients that are active in a round. Bars are standard errors over repeats. "
+        "of clients that are active in a round. Bars are standard errors over repeats; lines stand a little "
+        "beside each other. "
     )
 
 
