@@ -229,6 +229,7 @@ class Setting(Record):
     outsiders: str | None = Field(
         None, description="A dataset of other classes that the global model is shown when it is evaluated."
     )
+    training: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `training`.")
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     protocol: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `protocol`.")
     methods: Names | None = Field(None, description="Methods run in this setting; absent means all.")
@@ -278,11 +279,8 @@ class Changes(Record):
     )
 
 
-class Only(Changes):
-    """Which part of an experiment a scale runs, and what it changes of this experiment beyond what it changes of all.
-
-    What is absent limits nothing.
-    """
+class Only(Record):
+    """Which part of an experiment a scale runs; what is absent limits nothing."""
 
     settings: tuple[str, ...] | None = Field(None, strict=False)
     methods: tuple[str, ...] | None = Field(None, strict=False)
@@ -300,11 +298,14 @@ class ScaleChanges(Changes):
         default_factory=dict,
         description="Changes to splits: `clients: 20` wherever a rule has it, `labels: {clients: 20}` of one rule.",
     )
+    experiments: dict[str, Changes] = Field(
+        default_factory=dict, description="Changes to single experiments, which win over those to all of them."
+    )
     only: dict[str, Only] = Field(default_factory=dict)
 
     def of(self, experiment: str) -> ScaleChanges:
-        """What it changes of one experiment, which may be more than it changes of all."""
-        more = self.only.get(experiment, Only())
+        """What it changes of one experiment: what it changes of all, and of this one alone."""
+        more = self.experiments.get(experiment, Changes())
         sections = {name: getattr(self, name) | getattr(more, name) for name in ("training", "local", "protocol")}
         fields = {name: self.set.get(name, {}) | more.set.get(name, {}) for name in {**self.set, **more.set}}
         return self.model_copy(update=sections | {"set": fields})

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,16 @@ PLAIN = "fedavg"
 
 @dataclass(frozen=True)
 class Size:
-    """How large a split is: clients, samples of all of them together, and whether that is known before it is made."""
+    """How large a split is: clients, samples of all of them together, and whether that is known before it is made.
+
+    `replicates` says how many federations share it, each of which has clients chosen of its own.
+    """
 
     clients: int
     train: float
     test: float
     known: bool = True
+    replicates: int = 1
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,10 @@ def size_of(plan: Plan, run: Run) -> Size:
     """Size of a run's split: as committed, or as near as the dataset's counts tell."""
     row = plan.committed_splits.get(plan.split_file(run))
     if row:
-        return Size(int(row["clients"]), float(row["train"]), float(row["test"]))
-    return _size_by_rule(run.split.population, run.spec, plan.datasets[run.dataset])
+        found = Size(int(row["clients"]), float(row["train"]), float(row["test"]))
+    else:
+        found = _size_by_rule(run.split.population, run.spec, plan.datasets[run.dataset])
+    return replace(found, replicates=run.split.replicates)
 
 
 def _size_by_rule(population: int | None, spec: Mapping[str, Any], facts: DatasetFacts) -> Size:
@@ -111,7 +117,8 @@ def _size_by_rule(population: int | None, spec: Mapping[str, Any], facts: Datase
 def training_passes(spec: Mapping[str, Any], size: Size) -> float:
     """Passes of all rounds: clients that train, times their steps, times what a step takes."""
     training = spec["training"]
-    clients = size.clients if training["trains"] == "all" else min(training["clients_per_round"], size.clients)
+    chosen = training["clients_per_round"] * size.replicates
+    clients = size.clients if training["trains"] == "all" else min(chosen, size.clients)
     return float(training["rounds"] * clients * visit_passes(spec, size))
 
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Columns of the two tables every run leaves, in order; ARCHITECTURE.md says what each holds.
+# Columns of the tables every run leaves, in order; ARCHITECTURE.md says what each holds.
 ROUNDS_COLUMNS = ("round", "model", "condition", "scope", "metric", "value")
+VISITS_COLUMNS = ("round", "client", "metric", "value")
 EVALUATION_COLUMNS = ("state", "round", "model", "condition", "client", "samples", "metric", "value")
 # Rows of an evaluation under this model are what a method tells of each client's state, not tests of a model.
 TRAITS = "client"

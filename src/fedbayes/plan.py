@@ -11,7 +11,7 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -429,14 +429,19 @@ class _Planner:
                     raise complain(file, at, "unknown key: " + choice(key, fields))
                 if key in RECORDS:
                     self.check_changes(file, f"{at}.{key}", value, RECORDS[key].model_fields)
-            used = {entry.method for e in paper.experiments.values() for entry in e.methods.values()}
-            self.check_sections(file, f"scales.{name}", scale, used)
+            self.check_sections(file, f"scales.{name}", scale, paper.experiments.values())
+            for key, changes in scale.experiments.items():
+                at = f"scales.{name}.experiments"
+                if key not in paper.experiments:
+                    raise complain(file, at, "unknown experiment: " + choice(key, paper.experiments))
+                self.check_sections(file, f"{at}.{key}", changes, [paper.experiments[key]])
             self.check_only(file, paper, f"scales.{name}.only", scale)
 
-    def check_sections(self, file: str, at: str, changes: Changes, used: set[str]) -> None:
-        """Changes of sections and of methods' fields name keys that exist, and methods that are used."""
+    def check_sections(self, file: str, at: str, changes: Changes, experiments: Iterable[Experiment]) -> None:
+        """Changes to sections and to methods' fields name keys and methods that there are."""
         for section, model in SECTIONS.items():
             self.check_changes(file, f"{at}.{section}", getattr(changes, section), model.model_fields)
+        used = {entry.method for experiment in experiments for entry in experiment.methods.values()}
         for method, values in changes.set.items():
             if method not in used:
                 raise complain(file, f"{at}.set", "unknown method: " + choice(method, used))
@@ -454,8 +459,6 @@ class _Planner:
         for key, only in scale.only.items():
             if key not in paper.experiments:
                 raise complain(file, at, "unknown experiment: " + choice(key, paper.experiments))
-            used = {entry.method for entry in paper.experiments[key].methods.values()}
-            self.check_sections(file, f"{at}.{key}", only, used)
             for part, known in (
                 ("settings", paper.experiments[key].settings),
                 ("methods", paper.experiments[key].methods),
@@ -517,7 +520,8 @@ class _Planner:
         """Everything that changes the numbers of a cell but its seed, checked against the data's facts."""
         dataset = self.dataset(where, setting, scale)
         facts = self.datasets[dataset]
-        scale = _never_longer(scale, (experiment.training.model_dump() | entry.training)["rounds"])
+        own = experiment.training.model_dump() | setting.training | entry.training
+        scale = _never_longer(scale, own["rounds"])
         sections: dict[str, Any] = {
             name: parse(
                 model,
@@ -618,7 +622,7 @@ class _Planner:
         if objection:
             raise complain(where.file, f"{where} / split", f"cannot be made from {dataset!r}: {objection}")
         training, protocol = sections["training"], sections["protocol"]
-        trained = None if split.population is None else split.population - len(split.held_out())
+        trained = None if split.population is None else split.population // split.replicates - len(split.held_out())
         if trained is not None and training.clients_per_round > trained:
             raise complain(
                 where.file,

@@ -46,8 +46,10 @@ def test_the_bytes_are_the_committed_ones(case: tuple[int, RawData], tmp_path: P
         "users": np.int64,
         "theta": np.float64,
         "theta0": np.float64,
+        "theta_fl": np.float64,
+        "theta_g": np.float64,
     }
-    assert found.tables["theta0"].tolist() == [1.6]
+    assert found.tables["theta0"].tolist() == [1.6] * 200
     assert FACTS[name]["embedded"] == name
 
 
@@ -75,7 +77,8 @@ def test_the_first_repeats_are_the_shorter_dataset(case: tuple[int, RawData]) ->
     rows = len(short.labels)
     np.testing.assert_array_equal(short.inputs, raw.inputs[:rows])
     np.testing.assert_array_equal(short.tables["users"], raw.tables["users"][:rows])
-    np.testing.assert_array_equal(short.tables["theta"], raw.tables["theta"][:60])
+    for table, count in (("theta", 60), ("theta_fl", 60), ("theta0", 3), ("theta_g", 3)):
+        np.testing.assert_array_equal(short.tables[table], raw.tables[table][:count])
     assert raw.tables["users"][rows] == 60
 
 
@@ -141,3 +144,19 @@ def test_estimates_do_not_depend_on_the_order_of_the_samples() -> None:
     two = data.local_estimates(raw.inputs[order], raw.tables["users"][order])
     np.testing.assert_array_equal(one.counts, two.counts)
     np.testing.assert_allclose(one.means, two.means, rtol=1e-14)
+
+
+def test_posterior_means_are_those_of_a_plain_loop(case: tuple[int, RawData]) -> None:
+    number, raw = case
+    between = PRINTED[number][0]
+    means, counts = data.local_estimates(raw.inputs, raw.tables["users"])
+    for repeat in (0, 199):
+        z, within = means[repeat], [0.1 / n for n in counts[repeat]]
+        w = [1 / (between + own) for own in within]
+        common = sum(w[k] * z[k] for k in range(20)) / sum(w)
+        assert raw.tables["theta_g"][repeat] == pytest.approx(common, abs=1e-7)
+        for m in range(20):
+            others = [k for k in range(20) if k != m]
+            upper = z[m] / within[m] + sum(w[k] * z[k] for k in others)
+            lower = 1 / within[m] + sum(w[k] for k in others)
+            assert raw.tables["theta_fl"][20 * repeat + m] == pytest.approx(upper / lower, abs=1e-7)

@@ -125,16 +125,16 @@ def test_a_scale_may_change_one_experiment_more_than_the_others() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"training": {"round": 1}}, "only.cifar10.training.round: unknown key: found 'round'"),
-        ({"set": {"fedper": {}}}, "only.cifar10.set: unknown method: found 'fedper'"),
-        ({"set": {"feduab": {"draw": 1}}}, "only.cifar10.set.feduab.draw: unknown key: found 'draw'"),
+        ({"training": {"round": 1}}, "experiments.cifar10.training.round: unknown key: found 'round'"),
+        ({"set": {"fedper": {}}}, "experiments.cifar10.set: unknown method: found 'fedper'"),
+        ({"set": {"feduab": {"draw": 1}}}, "experiments.cifar10.set.feduab.draw: unknown key: found 'draw'"),
     ],
 )
 def test_a_typo_in_what_a_scale_changes_of_an_experiment_is_one_sentence(
     tmp_path: Path, changes: dict[str, object], words: str
 ) -> None:
     def change(paper: dict[str, Any]) -> None:
-        paper["scales"]["smoke"]["only"]["cifar10"] = changes
+        paper["scales"]["smoke"]["experiments"]["cifar10"] = changes
 
     with pytest.raises(ConfigError, match=re.escape(f"config/papers/feduab.yaml: scales.smoke.{words}")):
         plan_with(tmp_path, change)

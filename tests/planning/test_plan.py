@@ -270,6 +270,12 @@ def row(**keys: Any) -> Any:
          ["settings.mnist-small / methods.FedAvg / split.server_share: found 0.0", "the method fedbe needs more"]),
         (PAPER, at("experiments", "table1", "settings", "mnist-large", "split", "server_share", value=0.2),
          ["settings.mnist-large", "cannot be made from 'mnist'"]),
+        (PAPER, at("scales", "smoke", "experiments", value={"table11": {}}),
+         ["scales.smoke.experiments", "unknown experiment: found 'table11'"]),
+        (PAPER, at("scales", "smoke", "experiments", value={"table1": {"local": {"batches": 5}}}),
+         ["scales.smoke.experiments.table1.local.batches: unknown key"]),
+        (PAPER, at("scales", "smoke", "experiments", value={"table1": {"set": {"fedavg": {"lrr": 0.1}}}}),
+         ["scales.smoke.experiments.table1.set.fedavg.lrr: unknown key", "did you mean 'lr'?"]),
         (PAPER, at("scales", "smoke", "training", value={"round": 5}),
          ["scales.smoke.training.round: unknown key", "did you mean 'rounds'?"]),
         (PAPER, at("experiments", "table1", "protocol", value={"models": ["gm"], "every": 100, "window": [701, 750]}),
@@ -488,3 +494,37 @@ def test_a_scale_may_change_a_method_s_fields_and_says_so(clone: Path) -> None:
     edit(clone, PAPER, at("scales", "smoke", "set", value={"fedavg": {"lr": 0.25}}))
     assert {cell.run.spec["method"]["lr"] for cell in fedavg()} == {0.25}
     assert all("lr 0.25 (paper 0.01)" in cell.reduction for cell in fedavg())
+
+
+def test_a_scale_may_change_one_experiment_alone_and_that_wins(clone: Path) -> None:
+    changes = {"training": {"rounds": 3}, "protocol": {"window": [0, 3]}, "set": {"fedavg": {"lr": 0.5}}}
+    edit(clone, PAPER, at("scales", "smoke", "set", value={"fedavg": {"lr": 0.25}}))
+    edit(clone, PAPER, at("scales", "smoke", "experiments", value={"table1": changes}))
+    plan = load_plan({"scale": "smoke", "papers": ["pfedbayes"]}, clone)
+    for cell in plan.cells:
+        rounds = 3 if cell.experiment == "table1" else plan.papers["pfedbayes"].scales.smoke.training["rounds"]
+        assert cell.run.spec["training"]["rounds"] == rounds
+        if cell.method == "FedAvg":
+            assert cell.run.spec["method"]["lr"] == (0.5 if cell.experiment == "table1" else 0.25)
+    assert any(cell.experiment != "table1" for cell in plan.cells)
+
+
+def test_a_setting_may_have_its_own_number_of_active_clients(clone: Path) -> None:
+    place = ("experiments", "table1", "settings", "mnist-small", "training")
+    edit(clone, PAPER, at(*place, value={"clients_per_round": 3}))
+    plan = load_plan({"scale": "paper", "papers": ["pfedbayes"], "seeds": [0]}, clone)
+    for cell in (cell for cell in plan.cells if cell.experiment == "table1"):
+        expected = 3 if cell.setting == "mnist-small" else 10
+        assert cell.run.spec["training"]["clients_per_round"] == expected
+
+
+def test_clients_of_a_round_are_counted_by_federation(clone: Path) -> None:
+    """200 repeats of 20 clients are 4,000, but each has a server that chooses among 20."""
+    experiment, setting = "synthetic-homogeneous", "case1-c1"
+    plan = load_plan({"scale": "paper", "papers": ["selffl"], "seeds": [0]}, clone)
+    run = next(cell.run for cell in plan.cells if (cell.experiment, cell.setting) == (experiment, setting))
+    assert (run.split.population, run.split.replicates) == (4000, 200)
+    place = ("experiments", experiment, "settings", setting, "training")
+    edit(clone, "papers/selffl.yaml", at(*place, value={"clients_per_round": 21}))
+    sentence = complaint(clone, papers=["selffl"])
+    assert "training.clients_per_round: found 21; allowed: at most the 20 clients" in sentence

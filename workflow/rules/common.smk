@@ -83,6 +83,11 @@ def artefacts(paper, name):
     return [f"{run.folder}/{name}" for run in PLAN.runs_of(paper)]
 
 
+def visits(paper):
+    """What single visits reported, of Self-FL alone: no figure draws those of another method."""
+    return [f"{run.folder}/visits.parquet" for run in PLAN.runs_of(paper) if run.method == "selffl"]
+
+
 def shown(kind, pattern, papers=tuple(PLAN.papers)):
     """The files of every table or figure of the given papers."""
     return [

@@ -1,4 +1,7 @@
 # Everything measured after training, so that a new metric never retrains.
+EVALUATION_CODE = code_digest("evaluation.evaluate", "evaluation.doubt", "evaluation.estimates", "evaluation.held")
+
+
 rule evaluate:
     """Test every state a run kept: each model, client and metric."""
     input:
@@ -23,7 +26,7 @@ rule evaluate:
         data=lambda wildcards: PLAN.data_digest(run_of(wildcards)),
         outsiders=lambda wildcards: PLAN.outsiders_digest(run_of(wildcards)),
         split_sha256=lambda wildcards: PLAN.committed_sha256(run_of(wildcards)),
-        code=lambda wildcards: f"{run_of(wildcards).code}-{code_digest('evaluation.evaluate', 'evaluation.doubt')}",
+        code=lambda wildcards: f"{run_of(wildcards).code}-{EVALUATION_CODE}",
     message:
         "evaluate {wildcards.method} on {wildcards.dataset}, run {wildcards.run}"
     script:

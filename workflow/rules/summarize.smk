@@ -108,6 +108,8 @@ rule figures:
         rounds=lambda wildcards: artefacts(wildcards.paper, "rounds.parquet"),
         evaluations=lambda wildcards: artefacts(wildcards.paper, "evaluation.parquet"),
         predictions=lambda wildcards: artefacts(wildcards.paper, "predictions.parquet"),
+        visits=lambda wildcards: visits(wildcards.paper),
+        records=lambda wildcards: artefacts(wildcards.paper, "run.json"),
         logged=ROOT / "config" / "curves.csv",
         pictures=lambda wildcards: [ancient(f"resources/{name}/inputs.npy") for name in PLAN.pictured(wildcards.paper)],
     output:

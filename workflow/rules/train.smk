@@ -8,6 +8,7 @@ rule train:
     output:
         state="results/runs/{dataset}/{method}/{run}/state.safetensors",
         rounds="results/runs/{dataset}/{method}/{run}/rounds.parquet",
+        visits="results/runs/{dataset}/{method}/{run}/visits.parquet",
         record="results/runs/{dataset}/{method}/{run}/run.json",
     log:
         "logs/train/{dataset}/{method}/{run}.log",

@@ -82,10 +82,10 @@ def facts(split: ClientSplit, words: Words) -> list[str]:
 
 def caption(split: ClientSplit, words: Words) -> str:
     """How to read the picture, what it shows, the numbers of its rule, and which settings share the split."""
-    *parts, last = split.sizes
+    parts = " and ".join(filter(None, [", ".join(list(split.sizes)[:-1]), list(split.sizes)[-1]]))
     return (
         f"Client split of {words.titles[0]}. Training samples of each client and label: darker is more, white is none. "
-        f"Beside it the samples each client has for {', '.join(parts)} and {last}. "
+        f"Beside it the samples each client has for {parts}. "
         f"{'. '.join(facts(split, words))}. Rule: {_rule(split.manifest['split'])}."
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedbayes.data.draws import Draws
-from fedbayes.data.rules import dirichlet, feduab, iid, labels, pfedbayes, power_law, users
+from fedbayes.data.rules import dirichlet, feduab, iid, labels, pfedbayes, power_law, repeats, users
 from fedbayes.data.rules.types import SERVER, VALIDATION, ClientIndices, Indices, Samples, require
 from fedbayes.reading import ConfigError
 from fedbayes.split_rules import SHARED_SAMPLES, ClassFacts, JoinedSplit, Pool, Split
@@ -121,9 +121,11 @@ def _with_validation(clients: ClientIndices, share: float, seed: int) -> ClientI
 
 def _check_sizes(clients: ClientIndices, split: Split) -> None:
     """Every client must have something to train and to be tested on, and every validation set something in it."""
-    parts = {"training": clients.train, "test": clients.test} | (
-        {"validation": clients.val} if split.validation else {}
-    )
+    parts = {"training": clients.train}
+    if split.tested:
+        parts["test"] = clients.test
+    if split.validation:
+        parts["validation"] = clients.val
     for name, part in parts.items():
         empty = [client for client, own in enumerate(part) if len(own) == 0]
         if empty:
@@ -154,4 +156,5 @@ RULES: dict[str, tuple[Callable[[Samples, Any, int], ClientIndices], Callable[[S
     "power-law": (power_law.make, power_law.check),
     "users": (users.make, users.check),
     "iid": (iid.make, iid.check),
+    "repeats": (repeats.make, repeats.check),
 }

@@ -45,16 +45,21 @@ CASES = {1: Case(0.001, 10, 20), 2: Case(1.0, 10, 200)}
 
 
 def generate(case: int, repeats: int = REPEATS) -> RawData:
-    """All samples by user, float64 (sample, 1), with the true means in the tables `theta` (user) and `theta0` (1).
+    """All samples by user, float64 (sample, 1), with what estimates are held against in the tables.
 
-    There is nothing to classify: every label is 0.
+    The true means are `theta` (user) and `theta0` (repeat), the best that can be made of the data of a repeat
+    `theta_fl` (user) and `theta_g` (repeat). There is nothing to classify: every label is 0.
     """
     drawn = [_client(case, repeat, client) for repeat in range(repeats) for client in range(CLIENTS)]
     samples = np.concatenate([own for _, own in drawn])
+    users = np.repeat(np.arange(len(drawn), dtype=np.int64), [len(own) for _, own in drawn])
+    best = posterior_means(local_estimates(samples[:, np.newaxis], users), CASES[case].client_variance)
     tables = {
-        "users": np.repeat(np.arange(len(drawn), dtype=np.int64), [len(own) for _, own in drawn]),
+        "users": users,
         "theta": np.array([theta for theta, _ in drawn]),
-        "theta0": np.array([THETA_0]),
+        "theta0": np.full(repeats, THETA_0),
+        "theta_fl": rounded(best.personal.ravel(), STEP),
+        "theta_g": rounded(best.common, STEP),
     }
     return RawData(samples[:, np.newaxis], np.zeros(len(samples), np.int64), [], "the generated set", tables)
 
@@ -85,3 +90,25 @@ def local_estimates(samples: Floats, users: NDArray[np.int64]) -> Estimates:
     counts = np.bincount(users)
     sums = np.bincount(users, weights=samples[:, 0])
     return Estimates((sums / counts).reshape(-1, CLIENTS), counts.reshape(-1, CLIENTS))
+
+
+class PosteriorMeans(NamedTuple):
+    """What the paper takes for the best estimates, with all variances known."""
+
+    personal: Floats  # theta_m^(FL) [repeat, client]
+    common: Floats  # theta^(G) [repeat]
+
+
+def posterior_means(estimates: Estimates, client_variance: float) -> PosteriorMeans:
+    r"""Eq. (3) and the global posterior mean, with $w_m = 1 / (\sigma_0^2 + \sigma_m^2)$ and $\sigma_m^2 = 0.1 / N_m$.
+
+    $\theta^{(G)} = \sum_m w_m z_m / \sum_m w_m$, and $\theta_m^{(FL)}$ is the mean of $z_m$ with weight
+    $\sigma_m^{-2}$ and of the others' $z_k$ with weights $w_k$.
+    """
+    variance = SAMPLE_VARIANCE / estimates.counts
+    weights = 1 / (client_variance + variance)
+    weighted = weights * estimates.means
+    total, summed = weights.sum(1, keepdims=True), weighted.sum(1, keepdims=True)
+    others, others_summed = total - weights, summed - weighted
+    personal = (estimates.means / variance + others_summed) / (1 / variance + others)
+    return PosteriorMeans(personal, (summed / total)[:, 0])

@@ -93,7 +93,7 @@ def _predict_newcomers(federation: Federation, state: State) -> dict[str, Predic
     for number in range(1, federation.newcomer_visits):
         key = rng.fold(federation.key("adapt"), number)
         for stretch in _stretches(federation.newcomers):
-            visited = _visit(federation, state, again, stretch, key)
+            visited = visit_clients(federation, state, again, stretch, key)
             own = torch.tensor(stretch, device=ids.device)
             clients, seen = trees.put(state.clients, own, visited.out), state.seen.index_add(0, own, visited.taken)
             state = state._replace(clients=clients, seen=seen)
@@ -114,7 +114,9 @@ def _predict_visited(
             # The last group reaches back to be as large as the others: a compiled step serves one number of clients.
             begin = min(first, len(stretch) - size)
             group = stretch[begin : begin + size]
-            models_by_name: dict[str, Model] = _visit(federation, state, visit, group, federation.key("adapt")).out
+            models_by_name: dict[str, Model] = visit_clients(
+                federation, state, visit, group, federation.key("adapt")
+            ).out
             for name, models in models_by_name.items():
                 found = _probabilities(federation, models, group, True, int(state.round), federation.data.test)
                 parts.setdefault(name, []).append(found[first - begin :])
@@ -130,10 +132,8 @@ def _stretches(clients: Sequence[int]) -> Iterator[range]:
             first = at
 
 
-def _visit(federation: Federation, state: State, visit: Visit, clients: range, key: Tensor) -> Outcome:
+def visit_clients(federation: Federation, state: State, visit: Visit, clients: range, key: Tensor) -> Outcome:
     """What a visit at some clients gives, stacked; its batches and noise come from `key`."""
-    if federation.replicates > 1:
-        raise ValueError("the models of replicates are not evaluated: each has a server of its own")
     ids = torch.tensor(clients, device=federation.data.device)
     own = slice(clients.start, clients.stop)
     guests = Guests(ids, send(federation, state.server, ids), trees.take(state.clients, own), state.seen[own])

@@ -107,6 +107,7 @@ class Method(NamedTuple):
     predict: Callable[[Model, Tensor, Key], Tensor]  # probabilities [draw, sample, class]
     traceable: bool = True  # False: cannot be vmapped, always the loop
     traits: Callable[[Client], dict[str, Tensor]] | None = None  # scalars to record of each client's state at the end
+    per_visit: tuple[str, ...] = ()  # reports of `Info` to keep of every visit, not only as their mean over clients
     freezes_shared: bool = False  # whether `newcomer` trains a private part and leaves what is shared alone
     # A sentence on what a run will cost, shown before it starts: by all clients' sizes,
     # of training and of test samples, and how many train in a round.

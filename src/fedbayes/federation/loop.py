@@ -29,7 +29,8 @@ class State(NamedTuple):
 class Report(NamedTuple):
     """What a round reports besides the new state."""
 
-    info: Info  # stacked over the clients that trained
+    ids: Tensor  # clients that trained
+    info: Info  # what each reports, stacked
     floats_down: int  # numbers sent to one client
     floats_up: int  # numbers one client sent
     gradients: float  # gradients a client worked out, mean over those that trained
@@ -123,7 +124,7 @@ def advance(federation: Federation, state: State) -> tuple[State, Report]:
         state.round + 1,
     )
     gradients = float(outcome.gradients.double().mean())
-    return new, Report(info, trees.numel(down) // len(ids), trees.numel(up) // len(chosen), gradients)
+    return new, Report(ids, info, trees.numel(down) // len(ids), trees.numel(up) // len(chosen), gradients)
 
 
 def send(federation: Federation, server: Server, ids: Tensor) -> Down:

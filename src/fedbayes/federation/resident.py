@@ -28,6 +28,13 @@ class Shards(NamedTuple):
     sizes: Tensor  # [client], int64
 
 
+class Truth(NamedTuple):
+    """What estimates are held against, where the data come from a known law: numbers by what they are called."""
+
+    personal: dict[str, Tensor]  # [client]
+    common: dict[str, Tensor]  # [replicate]
+
+
 @dataclass(frozen=True)
 class Resident:
     """All samples, who holds which, and how stored values become network inputs."""
@@ -42,6 +49,7 @@ class Resident:
     augment: Augment | None = None  # what training batches go through before they are prepared
     whole: Shards | None = None  # the dataset's own test part as one client's, where the global model is tested on it
     server: Tensor | None = None  # rows of what the server holds itself
+    truth: Truth | None = None  # where there is something to estimate and nothing to classify
 
     @property
     def population(self) -> int:
@@ -139,6 +147,7 @@ def lay_out(
     augment: Augment | None = None,
     whole: np.ndarray | None = None,
     server: np.ndarray | None = None,
+    truth: Truth | None = None,
 ) -> Resident:
     """The samples that clients hold, on a device: each client's training samples side by side, then all test samples.
 
@@ -153,6 +162,7 @@ def lay_out(
         augment: random changes of training batches.
         whole: rows that the global model is tested on instead of the clients' test samples.
         server: rows of what the server holds itself.
+        truth: what estimates are held against, where there is nothing to classify.
     """
     held = np.concatenate(train)
     parts = test if whole is None else [*test, whole]
@@ -171,6 +181,7 @@ def lay_out(
         augment=augment,
         whole=None if whole is None else _shards(places[owned:], [whole], device),
         server=None if server is None else len(order) - len(server) + torch.arange(len(server), device=device),
+        truth=truth,
     )
 
 

@@ -296,6 +296,7 @@ def build(config: Config, network: Network) -> Method:
         newcomer=Visit(begin, (early,), models),
         common=lambda server: server.weights,
         predict=lambda weights, x, key: probabilities(network, weights, x),
+        per_visit=("steps",),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from fedbayes.config import Execution
 from fedbayes.data.fetch import Dataset, load
@@ -26,7 +27,7 @@ from fedbayes.federation.lifting import Lifting, choose_compiled, choose_lift
 from fedbayes.federation.loop import Federation
 from fedbayes.federation.memory import keep_freed_memory
 from fedbayes.federation.protocols import for_newcomers, under_protocol
-from fedbayes.federation.resident import Resident, lay_out
+from fedbayes.federation.resident import Resident, Truth, lay_out
 from fedbayes.methods import load_method
 from fedbayes.models import load_network
 from fedbayes.models.network import Network
@@ -59,8 +60,9 @@ def assemble(
     check_split(split_file, split_sha256)
     data = resident(spec, dataset_folder, split_file, shift_file, device)
     check_tokens(spec, data)
-    newcomers = split_of(spec["split"]).held_out()
-    asked, trained = spec["training"]["clients_per_round"], data.population - len(newcomers)
+    split = split_of(spec["split"])
+    newcomers, replicates = split.held_out(), split.replicates
+    asked, trained = spec["training"]["clients_per_round"], data.population // replicates - len(newcomers)
     if asked > trained:
         raise ConfigError(f"training.clients_per_round: found {asked}; the split has {trained} clients that train")
     network = load_network(*_named(spec["network"]), data.shape, data.classes)
@@ -78,6 +80,7 @@ def assemble(
         lifting=choose_lifting(spec, method, network, data, execution),
         newcomers=newcomers,
         newcomer_visits=protocol.get("newcomer_visits", 1),
+        replicates=replicates,
     )
 
 
@@ -119,6 +122,29 @@ def resident(
         augment=crop_and_flip if spec["preprocess"].get("augment") else None,
         whole=np.setdiff1d(dataset_samples(dataset).rows("test"), server) if tests_whole else None,
         server=server if len(server) else None,
+        truth=known_truth(spec, dataset, len(indices.train), device),
+    )
+
+
+def known_truth(spec: dict[str, Any], dataset: Dataset, clients: int, device: torch.device) -> Truth | None:
+    """What estimates are held against: the true means and the posterior means that a dataset of a known law has.
+
+    Such a dataset goes with the rule `repeats`, by which client k is its user k, and with no other.
+    """
+    known, rule, name = "theta" in dataset.tables, spec["split"]["rule"], dataset.manifest["name"]
+    if known != (rule == "repeats"):
+        what = "needs the rule 'repeats'" if known else "has no truth to hold estimates against"
+        raise ConfigError(f"split.rule: found {rule!r}, but {name!r} {what}")
+    if not known:
+        return None
+
+    def first(table: str, count: int) -> Tensor:
+        return torch.from_numpy(dataset.tables[table][:count]).to(device)
+
+    repeats = spec["split"]["repeats"]
+    return Truth(
+        personal={"error": first("theta", clients), "distance": first("theta_fl", clients)},
+        common={"error": first("theta0", repeats), "distance": first("theta_g", repeats)},
     )
 
 

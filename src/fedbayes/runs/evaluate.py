@@ -2,12 +2,13 @@
 
 A global model may be shown outsiders, too: samples of classes it does not know. Beside the metrics the job keeps what
 each model predicted for each sample, in the state where the model was best: enough for reliability diagrams and for the
-uncertainty of right, wrong and unknown samples, without the network.
+uncertainty of right, wrong and unknown samples, without the network. Where there is nothing to classify, errors of
+estimates take the place of the metrics and no prediction is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from fedbayes.bayes.uncertainty import PARTS
 from fedbayes.config import Execution
 from fedbayes.data.outsiders import outsiders
 from fedbayes.evaluation.doubt import by_resemblance, outsiders_from_known, wrong_from_right
+from fedbayes.evaluation.estimates import estimated
 from fedbayes.evaluation.evaluate import Predictions, Scored, of_clients, predict_all, predict_gm, scored, scores
 from fedbayes.evaluation.held import model_size
 from fedbayes.federation import trees
@@ -28,6 +30,10 @@ from fedbayes.federation.resident import lay_out_beside
 from fedbayes.io import COST, EVALUATION_COLUMNS, TRAITS, followed_model, read_state, write_columns, write_rows
 from fedbayes.plan import Run
 from fedbayes.runs.assemble import assemble
+
+# What is kept of a run that predicts nothing: no row, but the columns.
+NONE = torch.zeros(0).long()
+NO_PREDICTIONS = Predictions(torch.zeros(0, 1), NONE, NONE, torch.zeros(0, 0), NONE)
 
 
 def evaluate(
@@ -57,6 +63,9 @@ def evaluate(
     for name, tensors in sorted(states.items()):
         state = trees.rebuild(start(federation), tensors)
         round_ = int(state.round)
+        if federation.data.truth is not None:
+            rows += _estimate_rows(federation, name, state)
+            continue
         if round_ not in by_round:
             by_round[round_] = _test(federation, state, outside)
         tested = by_round[round_]
@@ -76,7 +85,7 @@ def evaluate(
             if name == best_state("gm", states):
                 samples.append(_outsider_samples(federation, name, tested.strange, outside.resembles))
     write_rows(target, EVALUATION_COLUMNS, rows)
-    write_columns(samples_target, samples)
+    write_columns(samples_target, samples or [_samples(federation, "last", "pm", NO_PREDICTIONS)])
 
 
 class _Outside(NamedTuple):
@@ -169,7 +178,7 @@ def _rows(federation: Federation, state: str, round_: int, model: str, predictio
     """Every metric under every condition, and how well the model's doubt tells wrong from right predictions."""
     rows: list[list[Any]] = []
     for condition, found in scored(federation, model, predictions).items():
-        rows += _scored_rows(federation, [state, round_, model, condition], found)
+        rows += _scored_rows([state, round_, model, condition], found, federation.data.test.sizes.tolist())
         own = of_clients(predictions, found.clients) if found.clients else predictions
         rows += [
             [state, round_, model, condition, -1, found.samples, metric, value]
@@ -178,20 +187,30 @@ def _rows(federation: Federation, state: str, round_: int, model: str, predictio
     return rows
 
 
+def _estimate_rows(federation: Federation, name: str, state: State) -> list[list[Any]]:
+    """Errors of estimates, where there is nothing to classify; a repeat stands in the place of a client."""
+    rows: list[list[Any]] = []
+    for model, found in estimated(federation, state).items():
+        each = [found.samples // len(found.clients)] * len(found.clients)
+        rows += _scored_rows([name, int(state.round), model, "clean"], found, each)
+    return rows
+
+
 def _local_rows(federation: Federation, state: str, round_: int, predictions: Predictions) -> list[list[Any]]:
     """A global model that is tested on the dataset's own test part, also on the clients' test sets: condition `local`.
 
     These are what personal models are tested on: to compare them with a global model elsewhere would not be fair.
     """
-    clients = federation.trained
-    samples = int(federation.data.test.sizes[list(clients)].sum())
-    found = Scored(clients, samples, scores(predictions, clients))
-    return _scored_rows(federation, [state, round_, "gm", "local"], found)
+    clients, sizes = federation.trained, federation.data.test.sizes
+    found = Scored(clients, int(sizes[list(clients)].sum()), scores(predictions, clients))
+    return _scored_rows([state, round_, "gm", "local"], found, sizes.tolist())
 
 
-def _scored_rows(federation: Federation, head: list[Any], found: Scored) -> list[list[Any]]:
-    """Pooled values under client -1, then each client's own; `head` is state, round, model and condition."""
-    sizes = federation.data.test.sizes.tolist()
+def _scored_rows(head: list[Any], found: Scored, sizes: Sequence[int]) -> list[list[Any]]:
+    """Pooled values under client -1, then each client's own, who has as many samples as `sizes` says.
+
+    `head` is state, round, model and condition.
+    """
     rows: list[list[Any]] = []
     for metric, score in found.metrics.items():
         rows.append([*head, -1, found.samples, metric, score.pooled])

@@ -1,4 +1,4 @@
-"""The training job: rounds, tests on the protocol's schedule, checkpoints, and three files at the end."""
+"""The training job: rounds, tests on the protocol's schedule, checkpoints, and four files at the end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from torch import Tensor
 
 from fedbayes.commit import commit
 from fedbayes.config import Execution
-from fedbayes.evaluation.evaluate import predict_gm, predict_pm, scored
+from fedbayes.evaluation.estimates import estimated
+from fedbayes.evaluation.evaluate import Scored, predict_gm, predict_pm, scored
 from fedbayes.federation import checkpoint, trees
 from fedbayes.federation.loop import Federation, Report, State, rounds, start
 from fedbayes.federation.protocols import own_state
-from fedbayes.io import ROUNDS_COLUMNS, write_json, write_rows, write_state
+from fedbayes.io import ROUNDS_COLUMNS, VISITS_COLUMNS, write_json, write_rows, write_state
 from fedbayes.plan import Run
 from fedbayes.runs import provenance
 from fedbayes.runs.assemble import assemble
@@ -33,6 +34,7 @@ class Progress:
     """What a run has gathered so far besides its state; kept in every checkpoint."""
 
     rows: list[list[Any]] = field(default_factory=list)  # rounds.parquet
+    visits: list[list[Any]] = field(default_factory=list)  # visits.parquet
     best: dict[str, tuple[float, int]] = field(default_factory=dict)  # model: best accuracy in the window, its round
     started: float = 0.0
     seconds: float = 0.0  # at work, pauses between a kill and a restart left out
@@ -54,7 +56,7 @@ def train(
     show: Callable[[str], None],
     shift_file: Path | None = None,
 ) -> None:
-    """Train a run and write `state.safetensors`, `rounds.parquet` and `run.json` into `target`.
+    """Train a run and write `state.safetensors`, `rounds.parquet`, `visits.parquet` and `run.json` into `target`.
 
     Args:
         run: what to train.
@@ -82,6 +84,7 @@ def train(
     session.run_to_end()
     write_state(target / "state.safetensors", session.saved_states(), f"run {run.id}, code {code}")
     write_rows(target / "rounds.parquet", ROUNDS_COLUMNS, session.progress.rows)
+    write_rows(target / "visits.parquet", VISITS_COLUMNS, session.progress.visits)
     write_json(target / "run.json", session.record(code, data))
     shutil.rmtree(target / "checkpoint", ignore_errors=True)
 
@@ -223,9 +226,18 @@ class _Session:
         )
 
     def _note(self, report: Report) -> float:
-        """Keep what a round reports, as means over the clients that trained; returns the training loss."""
+        """Keep what a round reports, as means over the clients that trained; returns the training loss.
+
+        What the method wants of every visit is kept one by one as well, but not of replicates: their visits would be
+        by far the largest part of a run.
+        """
         means = {name: float(values.double().mean()) for name, values in report.info.items()}
         self.progress.rows += [[self.done, "train", "clean", "mean", name, mean] for name, mean in means.items()]
+        if self.federation.replicates == 1:
+            ids = report.ids.tolist()
+            for name in self.federation.method.per_visit:
+                pairs = zip(ids, report.info[name].double().tolist(), strict=True)
+                self.progress.visits += [[self.done, client, name, value] for client, value in pairs]
         self.progress.gradients += report.gradients
         self.progress.floats = {
             "down": report.floats_down,
@@ -235,24 +247,41 @@ class _Session:
         return means["loss"]
 
     def _test(self, models: Sequence[str]) -> dict[str, float]:
-        """Test some models now, keep the best states of the window; returns pooled accuracies."""
-        accuracies: dict[str, float] = {}
-        first, last = self.run.spec["protocol"]["window"]
-        for model in models:
-            predictions = (predict_pm if model == "pm" else predict_gm)(self.federation, self.state)
-            if predictions is None:
-                continue
-            for condition, (_, _, metrics) in scored(self.federation, model, predictions).items():
+        """Test some models now, keep the best states of the window; returns what a line of progress shows.
+
+        That is pooled accuracy, or the error where there is nothing to classify; such a model has no best state.
+        """
+        shown: dict[str, float] = {}
+        for model, by_condition in self._scored(models).items():
+            for condition, (_, _, metrics) in by_condition.items():
                 for metric, score in metrics.items():
                     for scope, value in score.scopes(metric).items():
                         self.progress.rows.append([self.done, model, condition, scope, metric, value])
-                if condition == "clean":
-                    accuracies[model] = metrics["accuracy"].pooled
-            best = self.progress.best.get(model, (-1.0, -1))[0]
-            if first <= self.done <= last and accuracies[model] > best:
-                self.progress.best[model] = (accuracies[model], self.done)
-                self.kept_states[f"best-{model}"] = trees.named(self.state)
-        return accuracies
+            clean = by_condition["clean"].metrics
+            shown[model] = clean["accuracy" if "accuracy" in clean else "error"].pooled
+            if "accuracy" in clean:
+                self._keep_best(model, shown[model])
+        return shown
+
+    def _scored(self, models: Sequence[str]) -> dict[str, dict[str, Scored]]:
+        """Metrics of some models, by model and condition."""
+        federation = self.federation
+        if federation.data.truth is not None:
+            found = estimated(federation, self.state) if models else {}
+            return {model: {"clean": found[model]} for model in models if model in found}
+        predicted = {
+            model: predict_pm(federation, self.state) if model == "pm" else predict_gm(federation, self.state)
+            for model in models
+        }
+        return {model: scored(federation, model, own) for model, own in predicted.items() if own is not None}
+
+    def _keep_best(self, model: str, accuracy: float) -> None:
+        """Keep the state if it is the best of the window so far."""
+        first, last = self.run.spec["protocol"]["window"]
+        best = self.progress.best.get(model, (-1.0, -1))[0]
+        if first <= self.done <= last and accuracy > best:
+            self.progress.best[model] = (accuracy, self.done)
+            self.kept_states[f"best-{model}"] = trees.named(self.state)
 
     def _line(self, loss: float, tested: dict[str, float], pace: float) -> str:
         """`run 8e27.. fedavg on mnist-5k seed 0: round 3/20, loss 0.512, gm 0.834, 0.05 s a round, 1 s left`."""

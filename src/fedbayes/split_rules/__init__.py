@@ -17,9 +17,18 @@ from fedbayes.split_rules.by_label import LEAST_OF_A_CLASS, LabelsSplit, PFedBay
 from fedbayes.split_rules.by_user import UsersSplit
 from fedbayes.split_rules.facts import ClassFacts, Pool
 from fedbayes.split_rules.joined import JoinedSplit
+from fedbayes.split_rules.side_by_side import RepeatsSplit
 
 Split: TypeAlias = (
-    PFedBayesSplit | LabelsSplit | DirichletSplit | FedUABSplit | PowerLawSplit | UsersSplit | IidSplit | JoinedSplit
+    PFedBayesSplit
+    | LabelsSplit
+    | DirichletSplit
+    | FedUABSplit
+    | PowerLawSplit
+    | UsersSplit
+    | IidSplit
+    | JoinedSplit
+    | RepeatsSplit
 )
 AnySplit: TypeAlias = Annotated[Split, Field(discriminator="rule")]
 
@@ -32,6 +41,7 @@ RECORDS: dict[str, type[Split]] = {
     "users": UsersSplit,
     "iid": IidSplit,
     "joined": JoinedSplit,
+    "repeats": RepeatsSplit,
 }
 
 
@@ -88,6 +98,7 @@ __all__ = [
     "PFedBayesSplit",
     "Pool",
     "PowerLawSplit",
+    "RepeatsSplit",
     "Split",
     "UsersSplit",
     "split_name",

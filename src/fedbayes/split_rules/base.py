@@ -56,6 +56,16 @@ class SplitRecord(Record):
         """Parts of the dataset the rule deals out."""
         return ("all",)
 
+    @property
+    def replicates(self) -> int:
+        """Federations side by side, of equally many clients each; clients of one are neighbours."""
+        return 1
+
+    @property
+    def tested(self) -> bool:
+        """Whether clients have test samples."""
+        return True
+
     def held_out(self) -> tuple[int, ...]:
         """Clients that never take part in training."""
         return self.newcomers

@@ -1,0 +1,114 @@
+"""Self-FL's figures on MNIST: convergence with few active clients, and how many steps clients take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedbayes.analysis.display import count
+from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.figures.lines import COLOURS, MARKERS, accuracy_by_round, accuracy_caption
+from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, read_runs, what_ran
+
+AT_ROUND = 100  # of Figure 11 [A]
+MOST_BINS = 20
+OPEN = "The paper does not state the dataset of this figure (MNIST here) nor the learning rate. "
+
+
+def figure10(sources: Sources) -> Drawn:
+    """Accuracy of personal and global models by round, C = 0.02."""
+    cells = sources.cells("mnist-few-active")
+    if cells.empty:
+        return nothing_ran("Figure 10")
+    caption = (
+        f"Figure 10. {accuracy_caption(cells, sources.logged)} In the paper 2 % of the clients are active in a round, "
+        "and Self-FL's server moves by that share of the way to its new estimate. Pooled accuracy weights each client "
+        "by its samples. FedAvg's personal models are the global one after a local visit. The paper states neither "
+        "split, learning rates and number of rounds nor which accuracy it draws."
+    )
+    return Drawn(accuracy_by_round(cells, sources.titles, sources.root, sources.logged), caption)
+
+
+def figure11(sources: Sources) -> Drawn:
+    """Histogram of the numbers of steps l_m that the clients of round 100 took, a panel for each preset."""
+    cells = _self_fl(sources)
+    if cells.empty:
+        return nothing_ran("Figure 11")
+    presets = list(dict.fromkeys(cells["preset"]))
+    drawn = Figure(figsize=(3.7 * max(len(presets), 1.4), 3.3), layout="constrained")
+    said = []
+    for panel, preset in zip(drawn.subplots(1, len(presets), squeeze=False)[0], presets, strict=True):
+        steps = _steps(cells[cells["preset"] == preset], sources)
+        at = min(AT_ROUND, int(steps["round"].max()))
+        taken = steps.loc[steps["round"] == at, "value"]
+        panel.hist(taken, bins=step_bins(taken), color="#9a9a9a", edgecolor="black", linewidth=0.6)
+        panel.set(title=f"preset {preset}, round {at}", xlabel="local steps $l_m$", ylabel="clients")
+        for axis in (panel.xaxis, panel.yaxis):
+            axis.set_major_locator(MaxNLocator(6, integer=True))
+        said.append(f"{preset}: {count(len(taken), 'visit')} in round {at}")
+    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    caption = (
+        "Figure 11. Self-FL's number of local steps of the clients that were active in one round, all seeds together "
+        f"({'; '.join(said)}). In the paper it is round {AT_ROUND}, with 10 % of the clients active; where fewer "
+        f"rounds ran, it is the last one. {OPEN}"
+    )
+    return Drawn(drawn, caption + closing(cells))
+
+
+def figure12(sources: Sources) -> Drawn:
+    """The number of steps l_m of one client against the rounds it was active in, a line for each preset."""
+    cells = _self_fl(sources)
+    if cells.empty:
+        return nothing_ran("Figure 12")
+    cells = cells[cells["seed"] == cells["seed"].min()]
+    drawn = Figure(figsize=(7.0, 3.4), layout="constrained")
+    panel, said = drawn.subplots(), []
+    for place, (preset, own) in enumerate(cells.groupby("preset", sort=False)):
+        steps = _steps(own, sources)
+        client = busiest(steps)
+        line = steps[steps["client"] == client]
+        label = f"preset {preset}, client {client}"
+        panel.plot(line["round"], line["value"], color=COLOURS[place], marker=MARKERS[place], label=label)
+        said.append(f"{preset}: client {client}, {count(len(line), 'visit')}")
+    panel.set(xlabel="communication round", ylabel="local steps $l_m$", xlim=(0, None))
+    panel.set_ylim(bottom=0)
+    for axis in (panel.xaxis, panel.yaxis):
+        axis.set_major_locator(MaxNLocator(8, integer=True))
+    drawn.legend(loc="outside lower left", ncols=2)
+    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    caption = (
+        "Figure 12. Self-FL's number of local steps of one client against the rounds it was active in: the client that "
+        f"was active most often, of the first seed ({'; '.join(said)}). {OPEN}Nor does it say which client it draws. "
+    )
+    return Drawn(drawn, caption + closing(cells))
+
+
+def busiest(steps: pd.DataFrame) -> int:
+    """The client with most visits; of several the one with the lowest number."""
+    visits = steps["client"].value_counts()
+    return int(visits[visits == visits.max()].index.min())
+
+
+def _self_fl(sources: Sources) -> pd.DataFrame:
+    cells = sources.cells("mnist")
+    return cells[cells["method"] == "Self-FL"]
+
+
+def _steps(cells: pd.DataFrame, sources: Sources) -> pd.DataFrame:
+    """Columns round, client, value and seed of every visit."""
+    visits = read_runs(cells, sources.root, "visits.parquet")
+    return visits[visits["metric"] == "steps"]
+
+
+def step_bins(taken: pd.Series[float]) -> np.ndarray:
+    """Bins of equal width, a whole number of steps each, with whole numbers in their middle."""
+    first, last = int(taken.min()), int(taken.max())
+    width = -(-(last - first + 1) // MOST_BINS)
+    return np.arange(first, last + width + 1, width) - 0.5
+
+
+FIGURES: dict[str, Callable[[Sources], Drawn]] = {"figure10": figure10, "figure11": figure11, "figure12": figure12}

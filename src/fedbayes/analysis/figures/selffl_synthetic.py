@@ -1,0 +1,134 @@
+"""Self-FL's figures of the synthetic experiments: errors of estimates against the activity rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.figures.lines import COLOURS, DASHES, MARKERS
+from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, read_runs, what_ran
+from fedbayes.io import read_json
+
+HOMOGENEOUS, HETEROGENEOUS = "synthetic-homogeneous", "synthetic-heterogeneous"
+CASES = {HOMOGENEOUS: "homogeneous clients", HETEROGENEOUS: "heterogeneous clients"}
+METHODS = ("FedAvg", "DITTO", "pFedMe", "Per-FedAvg", "Self-FL")
+ALGORITHMS = {"Self-FL": "Algorithm 1", "Augmented Self-FL": "Algorithm 2"}
+APART = 0.006  # lines stand so far beside each other, because several methods share their server's estimate
+PANELS = {"gm": "(a) global error", "pm": "(b) local error"}
+OPEN = (
+    "The paper does not state the starting point (0 here), the constants of DITTO (lambda 0.1, unscaled) and of pFedMe "
+    "(lambda 15), nor what errors are measured from (the true means here)."
+)
+
+
+def errors(cells: pd.DataFrame, root: Path) -> pd.DataFrame:
+    """Mean error and its standard error over repeats, by model, method and activity rate C.
+
+    Where there are several seeds they share their data, and a repeat counts with its mean over them.
+    """
+    tables = []
+    for _, cell in cells.iterrows():
+        spec = read_json(root / cell["folder"] / "run.json")["spec"]
+        rate = spec["training"]["clients_per_round"] / spec["split"]["clients"]
+        rows = read_runs(cells.loc[[cell.name]], root, "evaluation.parquet")
+        rows = rows[(rows["state"] == "last") & (rows["metric"] == "error") & (rows["client"] >= 0)]
+        tables.append(rows.assign(method=cell["method"], rate=rate))
+    keys = ["model", "method", "rate"]
+    repeats = pd.concat(tables).groupby([*keys, "client"])["value"].mean()
+    return repeats.groupby(keys).agg(mean="mean", sem="sem").reset_index()
+
+
+def by_activity(experiment: str, name: str, sources: Sources) -> Drawn:
+    """Figures 4 and 5: global and local error of every method against the activity rate C."""
+    cells = sources.cells(experiment)
+    cells = cells[cells["method"].isin(METHODS)]
+    if cells.empty:
+        return nothing_ran(name)
+    found = errors(cells, sources.root)
+    drawn = Figure(figsize=(7.4, 3.7), layout="constrained")
+    panels = drawn.subplots(1, 2)
+    for panel, (model, title) in zip(panels, PANELS.items(), strict=True):
+        for place, method in enumerate(METHODS):
+            beside = APART * (place - (len(METHODS) - 1) / 2)
+            line = found[(found["model"] == model) & (found["method"] == method)]
+            _draw_line(panel, line, method, place, beside)
+        _finish(panel, title)
+    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    _legend(drawn, list(panels))
+    absent = [method for method in METHODS if method not in set(cells["method"])]
+    missing = f"Not run at this scale: {', '.join(absent)}. " if absent else ""
+    return Drawn(drawn, f"{name}. {CASES[experiment].capitalize()}: {_reading()}{missing}{OPEN} {closing(cells)}")
+
+
+def figure6(sources: Sources) -> Drawn:
+    """Figure 6: Algorithms 1 and 2 against the activity rate, a row for each case."""
+    cells = {case: sources.cells(case) for case in CASES}
+    cells = {case: own[own["method"].isin(ALGORITHMS)] for case, own in cells.items()}
+    every = pd.concat(cells.values())
+    if every.empty:
+        return nothing_ran("Figure 6")
+    ran = [case for case, own in cells.items() if len(own)]
+    drawn = Figure(figsize=(7.4, 2.9 * len(ran) + 0.6), layout="constrained")
+    panels = drawn.subplots(len(ran), 2, squeeze=False)
+    for row, case in zip(panels, ran, strict=True):
+        found = errors(cells[case], sources.root)
+        for panel, (model, title) in zip(row, PANELS.items(), strict=True):
+            for place, (method, label) in enumerate(ALGORITHMS.items()):
+                line = found[(found["model"] == model) & (found["method"] == method)]
+                _draw_line(panel, line, label, place, APART * (place - 0.5))
+            _finish(panel, f"{title}, {CASES[case]}")
+    drawn.suptitle(what_ran(every), fontsize=9, color=SOFT, x=0.01, ha="left")
+    _legend(drawn, list(panels.ravel()))
+    open_points = "The paper does not state the starting point (0 here) nor the activity rates of this figure."
+    return Drawn(drawn, f"Figure 6. Self-FL's two algorithms: {_reading()}{open_points} {closing(every)}")
+
+
+def _draw_line(panel: Axes, line: pd.DataFrame, label: str, place: int, beside: float) -> None:
+    """One method: means with standard errors, moved a little to the side."""
+    if line.empty:
+        return
+    panel.errorbar(
+        line["rate"] + beside,
+        line["mean"],
+        yerr=line["sem"],
+        label=label,
+        color=COLOURS[place],
+        marker=MARKERS[place],
+        linestyle=list(DASHES.values())[place % 2],
+        capsize=2.5,
+    )
+
+
+def _finish(panel: Axes, title: str) -> None:
+    panel.set(title=title, xlabel="activity rate C", ylabel="mean absolute error", xlim=(0, 1.05))
+    panel.set_ylim(bottom=0)
+    panel.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+
+
+def _legend(drawn: Figure, panels: list[Axes]) -> None:
+    """One legend below all panels, each line once."""
+    found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
+    drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=len(found), handlelength=3)
+
+
+def _reading() -> str:
+    return (
+        "(a) distance of the server's estimate from the true common mean, (b) of the clients' estimates from their own "
+        "true means, averaged over clients, both after the last round and averaged over repeats, against the share C "
+        "of clients that are active in a round. Bars are standard errors over repeats; lines stand a little "
+        "beside each other. "
+    )
+
+
+FIGURES: dict[str, Callable[[Sources], Drawn]] = {
+    "figure4": partial(by_activity, HOMOGENEOUS, "Figure 4"),
+    "figure5": partial(by_activity, HETEROGENEOUS, "Figure 5"),
+    "figure6": figure6,
+}
