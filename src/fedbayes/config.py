@@ -8,7 +8,9 @@ This module imports nothing heavier than pydantic, because Snakemake reads it ag
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from itertools import product
+from string import Formatter
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -170,6 +172,10 @@ class Protocol(Record):
     newcomer_visits: PositiveInt = Field(
         1, description="Local visits of a client that was not in training, before it is tested; what is shared stays."
     )
+    on_training: bool = Field(
+        default=False,
+        description="Whether the models are tested on the clients' own training samples, too: condition `train`.",
+    )
 
     @model_validator(mode="after")
     def has_batches_to_adapt_on(self) -> Protocol:
@@ -182,7 +188,7 @@ class Protocol(Record):
     def _without_what_is_not_used(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         # The plain test keeps the form, and so runs keep the names, it had before there was another.
         plain: dict[str, Any] = {"gm_tests": "clients", "personal": None, "adapt_batches": None}
-        plain |= {"newcomer": None, "newcomer_visits": 1}
+        plain |= {"newcomer": None, "newcomer_visits": 1, "on_training": False}
         return {k: v for k, v in handler(self).items() if k not in plain or v != plain[k]}
 
 
@@ -196,11 +202,46 @@ class NetworkChoice(BaseModel):
 # ---------------------------------------------------------------- a paper
 
 
+class Place(NamedTuple):
+    """One printed number of each method in a setting: how `config/published.csv` names it, and what ours is tested on.
+
+    Attributes:
+        dataset: column `dataset` there; empty for a setting the paper does not have.
+        setting: column `setting` there.
+        condition: the condition of the test whose value stands beside the printed number.
+    """
+
+    dataset: str = ""
+    setting: str = ""
+    condition: str = "clean"
+
+
 class PublishedKey(Record):
     """How `config/published.csv` names what a setting reproduces."""
 
     dataset: str
-    setting: str
+    setting: str = Field(description="May hold the names of `conditions` in braces: `state {state}, device {device}`.")
+    conditions: dict[str, Names] = Field(
+        default_factory=dict,
+        description="What the names in braces stand for. Each combination is a printed number of its own, beside which "
+        "stands ours under the condition that joins the values: `normal-A`. Absent: one number, all test samples.",
+    )
+
+    @model_validator(mode="after")
+    def has_what_its_braces_name(self) -> PublishedKey:
+        """Every name in braces has its values, and no others are given."""
+        named = {name for _, name, _, _ in Formatter().parse(self.setting) if name is not None}
+        if named != set(self.conditions):
+            found = f"found {sorted(self.conditions)}; expected the names in braces in `setting`: {sorted(named)}"
+            raise ValueError(f"conditions: {found}")
+        return self
+
+    def places(self) -> tuple[Place, ...]:
+        """The printed numbers, by combination of conditions."""
+        if not self.conditions:
+            return (Place(self.dataset, self.setting),)
+        combined = [dict(zip(self.conditions, values, strict=True)) for values in product(*self.conditions.values())]
+        return tuple(Place(self.dataset, self.setting.format(**each), "-".join(each.values())) for each in combined)
 
 
 class Setting(Record):
@@ -218,6 +259,10 @@ class Setting(Record):
     )
     variant: str = Field("", description="How this reading of the paper differs from the main one; empty for that.")
 
+    def places(self) -> tuple[Place, ...]:
+        """The printed numbers that a run in this setting stands beside; one without names if there are none."""
+        return self.published.places() if self.published else (Place(),)
+
 
 class MethodEntry(Record):
     """One row of a table: a method, its presets and what this paper sets differently."""
@@ -228,6 +273,18 @@ class MethodEntry(Record):
     training: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `training`.")
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     protocol: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `protocol`.")
+    warm_start: str | None = Field(
+        None,
+        description="Another method of the experiment: this one begins with the global weights that run ended with, "
+        "instead of initial ones.",
+    )
+
+
+class Baseline(Record):
+    """The run that metrics such as relative false accepts are relative to, on the same dataset and seed."""
+
+    experiment: str
+    method: str
 
 
 class Experiment(Record):
@@ -246,6 +303,7 @@ class Experiment(Record):
     protocol: Protocol
     settings: dict[str, Setting]
     methods: dict[str, MethodEntry] = Field(description="Keyed by the method's name as the paper prints it.")
+    baseline: Baseline | None = Field(None, description="What relative metrics compare with; absent: none are made.")
 
 
 class Only(Record):
@@ -256,13 +314,9 @@ class Only(Record):
     presets: PositiveInt | None = Field(None, description="So many presets of each method, the first ones.")
 
 
-class ScaleChanges(Record):
-    """What a reduced scale changes. Every change shows up in the tables' `reduction` column by itself."""
+class SectionChanges(Record):
+    """What a scale changes of an experiment's sections and of its methods' fields."""
 
-    seeds: Seeds
-    embedded_data: bool = Field(
-        default=False, description="Run the embedded set of each dataset instead of the dataset."
-    )
     split: dict[str, Any] = Field(
         default_factory=dict,
         description="Changes to splits: `clients: 20` wherever a rule has it, `labels: {clients: 20}` of one rule.",
@@ -272,6 +326,18 @@ class ScaleChanges(Record):
     protocol: dict[str, Any] = Field(default_factory=dict)
     set: dict[str, dict[str, Any]] = Field(
         default_factory=dict, description="Changes to methods' fields, by method: `pfedgp: {chains: 2}`."
+    )
+
+
+class ScaleChanges(SectionChanges):
+    """What a reduced scale changes. Every change shows up in the tables' `reduction` column by itself."""
+
+    seeds: Seeds
+    embedded_data: bool = Field(
+        default=False, description="Run the embedded set of each dataset instead of the dataset."
+    )
+    experiments: dict[str, SectionChanges] = Field(
+        default_factory=dict, description="Changes to single experiments, which win over those to all of them."
     )
     only: dict[str, Only] = Field(default_factory=dict)
 

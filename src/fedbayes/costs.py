@@ -119,6 +119,8 @@ def training_passes(spec: Mapping[str, Any], size: Size) -> float:
 def test_passes(spec: Mapping[str, Any], size: Size, whole: float) -> float:
     """Passes of all tests: before the first round, after every n-th, and after the last.
 
+    A protocol that tests on training samples, too, adds those of all clients for each model.
+
     Args:
         spec: the run's specification.
         size: of its split.
@@ -127,7 +129,8 @@ def test_passes(spec: Mapping[str, Any], size: Size, whole: float) -> float:
     rounds, protocol = spec["training"]["rounds"], spec["protocol"]
     tests = 1 + -(-rounds // protocol["every"])
     gm = whole if protocol.get("gm_tests") == "whole" else size.test
-    return float(tests * sum(gm if model == "gm" else size.test for model in protocol["models"]))
+    beside = size.train if protocol.get("on_training") else 0.0
+    return float(tests * sum((gm if model == "gm" else size.test) + beside for model in protocol["models"]))
 
 
 def passes(plan: Plan, run: Run) -> float:

@@ -10,9 +10,6 @@ from fedbayes.plan import load_plan
 PAPERS = ["pfedbayes", "selffl", "bpfed", "lrbpfl", "feduab"]
 # Printed numbers of tables that no experiment plans yet.
 NOT_YET = {
-    ("Self-FL", "Table4"): 10,
-    ("Self-FL", "Table5"): 30,
-    ("Self-FL", "Table6"): 30,
     ("LR-BPFL", "Table1"): 12,
     ("FedUAB", "Table1"): 9,
     ("FedUAB", "Table4"): 3,

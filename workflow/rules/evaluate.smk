@@ -6,6 +6,7 @@ rule evaluate:
         state=rules.train.output.state,
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
         shift=shift_file,
+        start=start_file,
     output:
         evaluation="results/runs/{dataset}/{method}/{run}/evaluation.parquet",
         predictions="results/runs/{dataset}/{method}/{run}/predictions.parquet",

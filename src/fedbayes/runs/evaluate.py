@@ -15,6 +15,9 @@ from torch import Tensor
 
 from fedbayes.bayes.uncertainty import PARTS
 from fedbayes.config import Execution
+from fedbayes.data import wakeword
+from fedbayes.data.fetch import load
+from fedbayes.data.splits import read_split_of
 from fedbayes.evaluation.evaluate import Predictions, predict_all, scored
 from fedbayes.federation import trees
 from fedbayes.federation.loop import Federation, State, start
@@ -34,13 +37,15 @@ def evaluate(
     samples_target: Path,
     execution: Execution,
     shift_file: Path | None = None,
+    start_file: Path | None = None,
 ) -> None:
     """Test the states a run kept.
 
     Writes `evaluation.parquet`, one row a client, model, state and metric, and `predictions.parquet`, one row a client,
     model and sample.
     """
-    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file)
+    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file, start_file)
+    groups = groups_of_tests(dataset_folder, split_file)
     rows: list[list[Any]] = []
     samples: list[dict[str, Any]] = []
     states = _states(read_state(state_file))
@@ -49,7 +54,7 @@ def evaluate(
         for model, predictions in predict_all(federation, state).items():
             rows += _rows(federation, name, int(state.round), model, predictions)
             if name == best_state(model, states):
-                samples.append(_samples(federation, name, model, predictions))
+                samples.append(_samples(federation, name, model, predictions, groups))
         rows += _traits(federation, name, state)
     write_rows(target, EVALUATION_COLUMNS, rows)
     write_columns(samples_target, samples)
@@ -61,20 +66,35 @@ def best_state(model: str, states: Iterable[str]) -> str:
     return best if best in states else "last"
 
 
-def _samples(federation: Federation, state: str, model: str, predictions: Predictions) -> dict[str, Any]:
+def groups_of_tests(dataset_folder: Path, split_file: Path) -> list[list[str]] | None:
+    """The group of every test sample of every client, such as `normal-A`; None where the dataset has no groups."""
+    dataset = load(dataset_folder)
+    names = wakeword.groups(dataset.tables)
+    if names is None:
+        return None
+    return [[names[row] for row in own] for own in read_split_of(dataset, split_file).test]
+
+
+def _samples(
+    federation: Federation, state: str, model: str, predictions: Predictions, groups: list[list[str]] | None
+) -> dict[str, Any]:
     """Columns of `predictions.parquet`, samples in the order of each client's test set.
 
-    The parts of the uncertainty are NaN where a model predicts by one draw.
+    The parts of the uncertainty are NaN where a model predicts by one draw; the group is empty where samples have none.
     """
     confidence, predicted = predictions.probs.max(1)
     nobodys = model == "gm" and federation.data.whole is not None
     new = torch.isin(predictions.clients, torch.tensor(federation.newcomers, device=predictions.clients.device))
     unknown = confidence.new_full((len(confidence), len(PARTS)), torch.nan)
     parts = predictions.uncertainty if predictions.uncertainty.shape[1] else unknown
+    own = [""] * len(confidence)
+    if groups is not None and not nobodys:
+        own = [name for client in dict.fromkeys(predictions.clients.tolist()) for name in groups[client]]
     return {
         "state": [state] * len(confidence),
         "model": [model] * len(confidence),
         "condition": ["new" if flag and not nobodys else "clean" for flag in new.tolist()],
+        "group": own,
         "client": (torch.full_like(predictions.clients, -1) if nobodys else predictions.clients).int(),
         "label": predictions.labels.short(),
         "predicted": predicted.short(),

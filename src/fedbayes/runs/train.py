@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedbayes.commit import commit
 from fedbayes.config import Execution
-from fedbayes.evaluation.evaluate import predict_gm, predict_pm, scored
+from fedbayes.evaluation.evaluate import TRAINING, Scored, predict_followed, scored, scored_on_training
 from fedbayes.federation import checkpoint, trees
 from fedbayes.federation.loop import Federation, Report, State, rounds, start
 from fedbayes.federation.protocols import own_state
@@ -52,6 +52,7 @@ def train(
     execution: Execution,
     show: Callable[[str], None],
     shift_file: Path | None = None,
+    start_file: Path | None = None,
 ) -> None:
     """Train a run and write `state.safetensors`, `rounds.parquet` and `run.json` into `target`.
 
@@ -65,11 +66,14 @@ def train(
         execution: device, lifting, checkpoints.
         show: called with a line for people now and then.
         shift_file: samples written by `corrupt`; None for a run without a shift.
+        start_file: state of the run whose global weights this one begins with; None for initial ones.
     """
-    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file)
+    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file, start_file)
     data = {"dataset": provenance.dataset_record(dataset_folder), "split": provenance.split_record(split_file)}
     if shift_file is not None:
         data["shift"] = provenance.shift_record(shift_file)
+    if start_file is not None:
+        data["start"] = provenance.start_record(start_file)
     identity = {
         "run": run.id,
         "code": code,
@@ -213,21 +217,30 @@ class _Session:
         """Test the protocol's models now, keep the best states of the window; returns pooled accuracies."""
         accuracies: dict[str, float] = {}
         first, last = self.run.spec["protocol"]["window"]
-        for model in self.run.spec["protocol"]["models"]:
-            predictions = (predict_pm if model == "pm" else predict_gm)(self.federation, self.state)
-            if predictions is None:
-                continue
-            for condition, (_, _, metrics) in scored(self.federation, model, predictions).items():
+        for model, by_condition in self._scored().items():
+            for condition, (_, _, metrics) in by_condition.items():
                 for metric, score in metrics.items():
                     for scope, value in score.scopes(metric).items():
                         self.progress.rows.append([self.done, model, condition, scope, metric, value])
-                if condition == "clean":
-                    accuracies[model] = metrics["accuracy"].pooled
+            accuracies[model] = by_condition["clean"].metrics["accuracy"].pooled
             best = self.progress.best.get(model, (-1.0, -1))[0]
             if first <= self.done <= last and accuracies[model] > best:
                 self.progress.best[model] = (accuracies[model], self.done)
                 self.best_states[model] = trees.named(self.state)
         return accuracies
+
+    def _scored(self) -> dict[str, dict[str, Scored]]:
+        """Metrics of the protocol's models, by model and condition."""
+        found: dict[str, dict[str, Scored]] = {}
+        on_training = self.run.spec["protocol"].get("on_training", False)
+        for model in self.run.spec["protocol"]["models"]:
+            predicted = predict_followed(self.federation, self.state, model, on_training)
+            if not predicted:
+                continue
+            found[model] = scored(self.federation, model, predicted[0])
+            if on_training:
+                found[model][TRAINING] = scored_on_training(self.federation, predicted[1])
+        return found
 
     def _line(self, loss: float, tested: dict[str, float], pace: float) -> str:
         """`run 8e27.. fedavg on mnist-5k seed 0: round 3/20, loss 0.512, gm 0.834, 0.05 s a round, 1 s left`."""

@@ -18,7 +18,8 @@ from fedbayes.analysis.figures.sources import closing, read_runs, what_ran
 # Okabe and Ito's colours, told apart by the colour-blind; markers tell methods apart in print without colour.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p")
-DASHES = {"pm": "-", "gm": (0, (4, 2))}
+Dashes = str | tuple[int, tuple[int, int]]
+DASHES: dict[str, Dashes] = {"pm": "-", "gm": (0, (4, 2))}
 MARKERS_A_LINE = 8
 POINTS_A_LINE = 200
 LEGEND_INCHES = 2.6  # room for the longest entry
@@ -56,7 +57,7 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
     drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
-    _legend(drawn, list(panels))
+    legend_below(drawn, list(panels))
     return drawn
 
 
@@ -85,30 +86,43 @@ def _draw_logged(panel: Axes, logged: pd.DataFrame, last: int) -> None:
         panel.plot(line["round"], values, linestyle=style, color="#9a9a9a", linewidth=2.2, zorder=1, label=label)
 
 
-def curves(cells: pd.DataFrame, root: Path) -> pd.DataFrame:
-    """Pooled clean accuracy of every seed: columns model, round, mean, low, high over seeds."""
+def curves(cells: pd.DataFrame, root: Path, condition: str = "clean") -> pd.DataFrame:
+    """Pooled accuracy of every seed under a condition: columns model, round, mean, low, high over seeds."""
     rows = read_runs(cells, root, "rounds.parquet")
-    rows = rows[(rows["condition"] == "clean") & (rows["scope"] == "pooled") & (rows["metric"] == "accuracy")]
+    rows = rows[(rows["condition"] == condition) & (rows["scope"] == "pooled") & (rows["metric"] == "accuracy")]
     return rows.groupby(["model", "round"])["value"].agg(mean="mean", low="min", high="max").reset_index()
 
 
 def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, place: int) -> None:
     """Personal and global model of one method, in its colour and marker."""
-    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
     for model, every in reversed(list(values.groupby("model"))):  # pm before gm
-        step = -(-len(every) // POINTS_A_LINE)
-        line = every[::-step][::-1]  # the last round is always drawn
-        spacing = max(1, len(line) // MARKERS_A_LINE)
-        panel.plot(
-            line["round"],
-            100 * line["mean"],
-            color=colour,
-            linestyle=DASHES[str(model)],
-            marker=marker,
-            markevery=(place * spacing // 4 % spacing, spacing),
-            label=f"{label}, {str(model).upper()}",
-        )
-        panel.fill_between(line["round"], 100 * line["low"], 100 * line["high"], color=colour, alpha=0.18, linewidth=0)
+        draw_line(panel, every, f"{label}, {str(model).upper()}", place, DASHES[str(model)])
+
+
+def draw_line(panel: Axes, every: pd.DataFrame, label: str, place: int, dashes: Dashes) -> None:
+    """One curve and its band over seeds.
+
+    Args:
+        panel: where to draw it.
+        every: columns round, mean, low, high.
+        label: what the legend says.
+        place: which of several: decides colour and marker.
+        dashes: how the line is dashed.
+    """
+    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+    step = -(-len(every) // POINTS_A_LINE)
+    line = every[::-step][::-1]  # the last round is always drawn
+    spacing = max(1, len(line) // MARKERS_A_LINE)
+    panel.plot(
+        line["round"],
+        100 * line["mean"],
+        color=colour,
+        linestyle=dashes,
+        marker=marker,
+        markevery=(place * spacing // 4 % spacing, spacing),
+        label=label,
+    )
+    panel.fill_between(line["round"], 100 * line["low"], 100 * line["high"], color=colour, alpha=0.18, linewidth=0)
 
 
 def _floor(panel: Axes) -> float:
@@ -117,7 +131,7 @@ def _floor(panel: Axes) -> float:
     return 5.0 * math.floor(min(lowest) / 5.0)
 
 
-def _legend(drawn: Figure, panels: list[Axes]) -> None:
+def legend_below(drawn: Figure, panels: list[Axes]) -> None:
     """One legend below all panels, each line once."""
     found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     columns = int(drawn.get_figwidth() / LEGEND_INCHES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fedbayes.analysis.drawing import Drawn
+from fedbayes.analysis.figures import selffl_training
 from fedbayes.analysis.figures.sources import Sources
 
-FIGURES: dict[str, Callable[[Sources], Drawn]] = {}
+FIGURES: dict[str, Callable[[Sources], Drawn]] = {**selffl_training.FIGURES}
