@@ -55,7 +55,7 @@ def unrun(rows: pd.DataFrame, left_out: Sequence[Mapping[str, Any]]) -> list[Unr
     found = [_part(*names, of_part, numbers) for names, of_part in parts.items()]
     claimed = {_place(row) for row in left_out}
     without = [place not in claimed for place in missing[PLACE].itertuples(index=False, name=None)]
-    for table, of_table in missing[without].groupby("table", sort=False):
+    for table, of_table in missing.loc[without].groupby("table", sort=False):
         methods = ", ".join(dict.fromkeys(of_table["method"]))
         found.append(Unrun(NO_EXPERIMENT, display.title(str(table)), methods, 0, len(of_table)))
     return found
