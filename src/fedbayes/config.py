@@ -8,7 +8,9 @@ This module imports nothing heavier than pydantic, because Snakemake reads it ag
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from itertools import product
+from string import Formatter
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -186,6 +188,10 @@ class Protocol(Record):
     keep: tuple[NonNegativeInt, ...] = Field(
         (), strict=False, description="Rounds whose states are kept, and evaluated beside the best and the last one."
     )
+    on_training: bool = Field(
+        default=False,
+        description="Whether the models are tested on the clients' own training samples, too: condition `train`.",
+    )
 
     @model_validator(mode="after")
     def has_batches_to_adapt_on(self) -> Protocol:
@@ -211,11 +217,46 @@ class NetworkChoice(BaseModel):
 # ---------------------------------------------------------------- a paper
 
 
+class Place(NamedTuple):
+    """One printed number of each method in a setting: how `config/published.csv` names it, and what ours is tested on.
+
+    Attributes:
+        dataset: column `dataset` there; empty for a setting the paper does not have.
+        setting: column `setting` there.
+        condition: the condition of the test whose value stands beside the printed number.
+    """
+
+    dataset: str = ""
+    setting: str = ""
+    condition: str = "clean"
+
+
 class PublishedKey(Record):
     """How `config/published.csv` names what a setting reproduces."""
 
     dataset: str
-    setting: str
+    setting: str = Field(description="May hold the names of `conditions` in braces: `state {state}, device {device}`.")
+    conditions: dict[str, Names] = Field(
+        default_factory=dict,
+        description="What the names in braces stand for. Each combination is a printed number of its own, beside which "
+        "stands ours under the condition that joins the values: `normal-A`. Absent: one number, all test samples.",
+    )
+
+    @model_validator(mode="after")
+    def has_what_its_braces_name(self) -> PublishedKey:
+        """Every name in braces has its values, and no others are given."""
+        named = {name for _, name, _, _ in Formatter().parse(self.setting) if name is not None}
+        if named != set(self.conditions):
+            found = f"found {sorted(self.conditions)}; expected the names in braces in `setting`: {sorted(named)}"
+            raise ValueError(f"conditions: {found}")
+        return self
+
+    def places(self) -> tuple[Place, ...]:
+        """The printed numbers, by combination of conditions."""
+        if not self.conditions:
+            return (Place(self.dataset, self.setting),)
+        combined = [dict(zip(self.conditions, values, strict=True)) for values in product(*self.conditions.values())]
+        return tuple(Place(self.dataset, self.setting.format(**each), "-".join(each.values())) for each in combined)
 
 
 class Setting(Record):
@@ -238,6 +279,10 @@ class Setting(Record):
     )
     variant: str = Field("", description="How this reading of the paper differs from the main one; empty for that.")
 
+    def places(self) -> tuple[Place, ...]:
+        """The printed numbers that a run in this setting stands beside; one without names if there are none."""
+        return self.published.places() if self.published else (Place(),)
+
 
 class MethodEntry(Record):
     """One row of a table: a method, its presets and what this paper sets differently."""
@@ -248,6 +293,18 @@ class MethodEntry(Record):
     training: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `training`.")
     local: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `local`.")
     protocol: dict[str, Any] = Field(default_factory=dict, description="Changes to the experiment's `protocol`.")
+    warm_start: str | None = Field(
+        None,
+        description="Another method of the experiment: this one begins with the global weights that run ended with, "
+        "instead of initial ones.",
+    )
+
+
+class Baseline(Record):
+    """The run that metrics such as relative false accepts are relative to, on the same dataset and seed."""
+
+    experiment: str
+    method: str
 
 
 class Experiment(Record):
@@ -266,11 +323,16 @@ class Experiment(Record):
     protocol: Protocol
     settings: dict[str, Setting]
     methods: dict[str, MethodEntry] = Field(description="Keyed by the method's name as the paper prints it.")
+    baseline: Baseline | None = Field(None, description="What relative metrics compare with; absent: none are made.")
 
 
 class Changes(Record):
-    """What is changed of how a run trains and is tested."""
+    """What a scale changes of splits, of how runs train and are tested, and of methods' fields."""
 
+    split: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Changes to splits: `clients: 20` wherever a rule has it, `labels: {clients: 20}` of one rule.",
+    )
     training: dict[str, Any] = Field(default_factory=dict)
     local: dict[str, Any] = Field(default_factory=dict)
     protocol: dict[str, Any] = Field(default_factory=dict)
@@ -294,21 +356,14 @@ class ScaleChanges(Changes):
     embedded_data: bool = Field(
         default=False, description="Run the embedded set of each dataset instead of the dataset."
     )
-    split: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Changes to splits: `clients: 20` wherever a rule has it, `labels: {clients: 20}` of one rule.",
-    )
     experiments: dict[str, Changes] = Field(
         default_factory=dict, description="Changes to single experiments, which win over those to all of them."
     )
     only: dict[str, Only] = Field(default_factory=dict)
 
-    def of(self, experiment: str) -> ScaleChanges:
-        """What it changes of one experiment: what it changes of all, and of this one alone."""
-        more = self.experiments.get(experiment, Changes())
-        sections = {name: getattr(self, name) | getattr(more, name) for name in ("training", "local", "protocol")}
-        fields = {name: self.set.get(name, {}) | more.set.get(name, {}) for name in {**self.set, **more.set}}
-        return self.model_copy(update=sections | {"set": fields})
+    def of(self, experiment: str) -> tuple[Changes, Changes]:
+        """What it changes of one experiment: what it changes of all, then of this one alone."""
+        return self, self.experiments.get(experiment, Changes())
 
 
 class PaperScale(Record):

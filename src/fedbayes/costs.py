@@ -133,7 +133,8 @@ def visit_passes(spec: Mapping[str, Any], size: Size) -> float:
 def test_passes(spec: Mapping[str, Any], size: Size, whole: float) -> float:
     """Passes of all tests: before the first round, after every n-th, and after the last.
 
-    Personal models may have a schedule of their own; `personal: fine-tuned` adds a local visit of every client.
+    Personal models may have a schedule of their own; `personal: fine-tuned` adds a local visit of every client, and a
+    protocol that tests on training samples, too, adds those of all clients for each model.
 
     Args:
         spec: the run's specification.
@@ -145,7 +146,8 @@ def test_passes(spec: Mapping[str, Any], size: Size, whole: float) -> float:
     samples = {"gm": whole if protocol.get("gm_tests") == "whole" else size.test, "pm": size.test}
     if protocol.get("personal") == "fine-tuned":
         samples["pm"] += size.clients * visit_passes(spec, size)
-    return float(sum((1 + -(-rounds // every[model])) * samples[model] for model in protocol["models"]))
+    beside = size.train if protocol.get("on_training") else 0.0
+    return float(sum((1 + -(-rounds // every[model])) * (samples[model] + beside) for model in protocol["models"]))
 
 
 def passes(plan: Plan, run: Run) -> float:

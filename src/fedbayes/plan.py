@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,11 @@ class Run:
         return f"results/shifts/{self.dataset}/{split_name(self.split)}/{shift.name}/seed{self.spec['seed']}.npz"
 
     @property
+    def warm_start(self) -> str | None:
+        """The run whose global weights this one begins with; None for a run from initial ones."""
+        return self.spec.get("warm_start")
+
+    @property
     def code(self) -> str:
         """Digest of the code that makes this run's numbers (the engine by its NUMERICS)."""
         own = code_digest(f"methods.{self.method}", f"models.{self.spec['network']['name']}")
@@ -117,6 +122,8 @@ class Cell:
     published_table: str = ""
     published_dataset: str = ""
     published_setting: str = ""
+    published_condition: str = "clean"  # what the number beside the printed one is tested on
+    baseline: str = ""  # folder of the run that relative metrics compare with
     outsiders: str = ""  # dataset of unknown classes that the global model is shown in the evaluation
     outsiders_title: str = ""
 
@@ -231,8 +238,12 @@ class Plan:
         facts = self.datasets[dataset]
         return f"{facts.sha256 or self.reader_code(dataset)}-{digest(facts.test_per_class)}"
 
+    def start_file(self, run: Run) -> str | None:
+        """The state that a warm-started run begins with; None for a run from initial weights."""
+        return f"{self.runs[run.warm_start].folder}/state.safetensors" if run.warm_start else None
+
     def left_out(self, paper: str) -> list[dict[str, Any]]:
-        """What the paper's file has and this scale does not run: a row for each setting and method.
+        """What the paper's file has and this scale does not run: a row for each setting, method and printed number.
 
         `cells` counts presets and seeds; the columns `published_...` are those of a cell's row.
         """
@@ -246,14 +257,15 @@ class Plan:
                 "method": label,
                 "cells": len(missing) * seeds,
                 "published_table": experiment.published_table or "",
-                "published_dataset": setting.published.dataset if setting.published else "",
-                "published_setting": setting.published.setting if setting.published else "",
+                "published_dataset": place.dataset,
+                "published_setting": place.setting,
             }
             for key, experiment in self.papers[paper].experiments.items()
             for name, setting in experiment.settings.items()
             for label, entry in experiment.methods.items()
             if (setting.methods is None or label in setting.methods)
             and (missing := [preset for preset in entry.presets if (key, name, label, preset) not in ran])
+            for place in setting.places()
         ]
 
     def shown(self, paper: str, kind: str) -> list[str]:
@@ -386,10 +398,10 @@ class _Planner:
                 raise complain(file, f"{at}.published_table", choice(table, printed))
             columns = printed[table] if table is not None else set()
             for name, setting in experiment.settings.items():
-                wanted = setting.published
-                if wanted and f"{wanted.dataset} / {wanted.setting}" not in columns:
-                    found = choice(f"{wanted.dataset} / {wanted.setting}", columns)
-                    raise complain(file, f"{at}.settings.{name}.published", f"no such column of {table}: {found}")
+                for place in setting.places() if setting.published else ():
+                    if f"{place.dataset} / {place.setting}" not in columns:
+                        found = choice(f"{place.dataset} / {place.setting}", columns)
+                        raise complain(file, f"{at}.settings.{name}.published", f"no such column of {table}: {found}")
 
     def paper(self, name: str) -> Paper:
         known = sorted(file.stem for file in (self.root / "config/papers").glob("*.yaml"))
@@ -413,22 +425,14 @@ class _Planner:
                         continue
                     where = _Where(file, key, setting_key, label)
                     for preset in entry.presets[: _presets_at(scale, key)]:
-                        cells += self.seeds(name, where, experiment, setting, entry, preset, scale)
+                        cells += self.seeds(name, where, paper, preset, scale)
         if not cells:
             raise complain(file, f"scales.{self.config.scale}.only", "leaves nothing to run")
         return cells
 
     def check_scales(self, file: str, paper: Paper) -> None:
         """Names a scale changes or runs must exist, also those of other scales: a typo must not silently run less."""
-        splits = [setting.split for e in paper.experiments.values() for setting in e.settings.values()]
-        fields = {key for split in splits for key in (*type(split).model_fields, split.rule)}
         for name, scale in (("smoke", paper.scales.smoke), ("reduced", paper.scales.reduced)):
-            at = f"scales.{name}.split"
-            for key, value in scale.split.items():
-                if key not in fields:
-                    raise complain(file, at, "unknown key: " + choice(key, fields))
-                if key in RECORDS:
-                    self.check_changes(file, f"{at}.{key}", value, RECORDS[key].model_fields)
             self.check_sections(file, f"scales.{name}", scale, paper.experiments.values())
             for key, changes in scale.experiments.items():
                 at = f"scales.{name}.experiments"
@@ -438,7 +442,15 @@ class _Planner:
             self.check_only(file, paper, f"scales.{name}.only", scale)
 
     def check_sections(self, file: str, at: str, changes: Changes, experiments: Iterable[Experiment]) -> None:
-        """Changes to sections and to methods' fields name keys and methods that there are."""
+        """Changes to splits, to sections and to methods' fields name keys and methods that there are."""
+        experiments = list(experiments)
+        splits = [setting.split for experiment in experiments for setting in experiment.settings.values()]
+        fields = {key for split in splits for key in (*type(split).model_fields, split.rule)}
+        for key, value in changes.split.items():
+            if key not in fields:
+                raise complain(file, f"{at}.split", "unknown key: " + choice(key, fields))
+            if key in RECORDS:
+                self.check_changes(file, f"{at}.split.{key}", value, RECORDS[key].model_fields)
         for section, model in SECTIONS.items():
             self.check_changes(file, f"{at}.{section}", getattr(changes, section), model.model_fields)
         used = {entry.method for experiment in experiments for entry in experiment.methods.values()}
@@ -469,24 +481,31 @@ class _Planner:
 
     def seeds(
         self,
-        paper: str,
+        name: str,
         where: _Where,
-        experiment: Experiment,
-        setting: Setting,
-        entry: MethodEntry,
+        paper: Paper,
         preset: str,
         scale: ScaleChanges | PaperScale,
     ) -> list[Cell]:
+        """The cells of one preset of a method in a setting: one for each printed number and seed."""
+        experiment = paper.experiments[where.experiment]
+        setting, entry = experiment.settings[where.setting], experiment.methods[where.method]
         exact = self.spec(where, experiment, setting, entry, preset, ScaleChanges(seeds=(0,)))
         actual = exact
         if not isinstance(scale, PaperScale):
-            actual = self.spec(where, experiment, setting, entry, preset, scale.of(where.experiment))
+            actual = self.spec(where, experiment, setting, entry, preset, scale)
         facts = self.datasets[actual["dataset"]]
         marks = self.marks(actual["method"])
         outsiders = self.outsiders(where, setting, scale)
+        start, baseline = self.start(where, paper, scale), self.baseline(where, paper, scale)
+
+        def run(seed: int) -> Run:
+            warm = {"warm_start": Run(start | {"seed": seed}).id} if start else {}
+            return Run(actual | {"seed": seed} | warm)
+
         return [
             Cell(
-                paper=paper,
+                paper=name,
                 experiment=where.experiment,
                 setting=where.setting,
                 variant=", ".join(filter(None, [setting.variant, marks])),
@@ -494,19 +513,72 @@ class _Planner:
                 preset=preset,
                 scale=self.config.scale,
                 seed=seed,
-                run=Run(actual | {"seed": seed}),
+                run=run(seed),
                 dataset_title=facts.title,
                 stand_in_for=self.datasets[facts.stand_in_for].title if facts.stand_in_for else "",
                 marks=marks,
                 reduction=reduction(exact, actual),
                 published_table=experiment.published_table or "",
-                published_dataset=setting.published.dataset if setting.published else "",
-                published_setting=setting.published.setting if setting.published else "",
+                published_dataset=place.dataset,
+                published_setting=place.setting,
+                published_condition=place.condition,
+                baseline=Run(baseline | {"seed": seed}).folder if baseline else "",
                 outsiders=outsiders,
                 outsiders_title=self.datasets[outsiders].title if outsiders else "",
             )
+            for place in setting.places()
             for seed in self.config.seeds or scale.seeds
         ]
+
+    def baseline(self, where: _Where, paper: Paper, scale: ScaleChanges | PaperScale) -> dict[str, Any] | None:
+        """What the experiment's relative metrics compare with, but for the seed: the baseline on the same dataset."""
+        experiment = paper.experiments[where.experiment]
+        if experiment.baseline is None:
+            return None
+        at, named = f"experiments.{where.experiment}.baseline", experiment.baseline
+        if named.experiment not in paper.experiments:
+            found = choice(named.experiment, paper.experiments)
+            raise complain(where.file, f"{at}.experiment", f"unknown experiment: {found}")
+        other = paper.experiments[named.experiment]
+        dataset = experiment.settings[where.setting].dataset
+        settings = [key for key, setting in other.settings.items() if setting.dataset == dataset]
+        if len(settings) != 1:
+            found = f"{named.experiment!r} has {len(settings)} settings on {dataset!r}; expected one"
+            raise complain(where.file, f"{at}.experiment", found)
+        there = replace(where, experiment=named.experiment, setting=settings[0], method=named.method)
+        return self.other_run(there, f"{at}.method", other, scale)
+
+    def start(self, where: _Where, paper: Paper, scale: ScaleChanges | PaperScale) -> dict[str, Any] | None:
+        """What a warm-started method begins with, but for the seed: another method's run in the same setting."""
+        experiment = paper.experiments[where.experiment]
+        named = experiment.methods[where.method].warm_start
+        if named is None:
+            return None
+        at = f"experiments.{where.experiment}.methods.{where.method}.warm_start"
+        if named in experiment.methods and experiment.methods[named].warm_start:
+            raise complain(where.file, at, f"found {named!r}, which has a warm start itself; expected one from scratch")
+        return self.other_run(replace(where, method=named), at, experiment, scale)
+
+    def other_run(
+        self, where: _Where, at: str, experiment: Experiment, scale: ScaleChanges | PaperScale
+    ) -> dict[str, Any]:
+        """The specification, but for the seed, of a run that another one needs: the first preset of a method.
+
+        Args:
+            where: the cell that is needed.
+            at: the key that names it.
+            experiment: the one it is in.
+            scale: what is planned; it must run that cell, too.
+        """
+        if where.method not in experiment.methods:
+            raise complain(where.file, at, "unknown method: " + choice(where.method, experiment.methods))
+        setting, entry = experiment.settings[where.setting], experiment.methods[where.method]
+        in_setting = setting.methods is None or where.method in setting.methods
+        if not (in_setting and _runs_at(scale, where.experiment, where.setting, where.method)):
+            found = f"found {where.method!r}, which scale {self.config.scale} does not run in {where.setting!r}"
+            raise complain(where.file, at, found)
+        changes = ScaleChanges(seeds=(0,)) if isinstance(scale, PaperScale) else scale
+        return self.spec(where, experiment, setting, entry, entry.presets[0], changes)
 
     def spec(
         self,
@@ -520,23 +592,24 @@ class _Planner:
         """Everything that changes the numbers of a cell but its seed, checked against the data's facts."""
         dataset = self.dataset(where, setting, scale)
         facts = self.datasets[dataset]
+        everywhere, here = scale.of(where.experiment)
         own = experiment.training.model_dump() | setting.training | entry.training
-        scale = _never_longer(scale, own["rounds"])
+        changed = _changed_sections(everywhere, here, own["rounds"])
         sections: dict[str, Any] = {
             name: parse(
                 model,
                 getattr(experiment, name).model_dump()
                 | getattr(setting, name, {})
                 | getattr(entry, name, {})
-                | getattr(scale, name),
+                | changed[name],
                 where.file,
                 f"{where} / {name}",
             )
             for name, model in SECTIONS.items()
         }
-        split = self.split(where, setting.split, scale)
+        split = self.split(where, setting.split, everywhere, here)
         self.check_fit(where, split, dataset, facts, sections)
-        changes = entry.set | setting.set | scale.set.get(entry.method, {})
+        changes = entry.set | setting.set | everywhere.set.get(entry.method, {}) | here.set.get(entry.method, {})
         method = self.method(where, entry, preset, changes)
         needed = self.schema["methods"][entry.method].get("needs")
         if needed and not getattr(split, needed):
@@ -552,11 +625,12 @@ class _Planner:
             **{name: section.model_dump(mode="json") for name, section in sections.items()},
         }
 
-    def split(self, where: _Where, split: Split, scale: ScaleChanges) -> Split:
+    def split(self, where: _Where, split: Split, *scale: Changes) -> Split:
         """The split with what the scale changes: of every rule that has the key, and of this rule alone."""
-        record = RECORDS[split.rule]
-        changes = {key: value for key, value in scale.split.items() if key in record.model_fields}
-        changes |= scale.split.get(split.rule, {})
+        record, changes = RECORDS[split.rule], dict[str, Any]()
+        for each in scale:
+            changes |= {key: value for key, value in each.split.items() if key in record.model_fields}
+            changes |= each.split.get(split.rule, {})
         return parse(record, split.model_dump() | changes, where.file, f"{where} / split")
 
     def shift(
@@ -725,15 +799,13 @@ def _presets_at(scale: ScaleChanges | PaperScale, experiment: str) -> int | None
     return only.presets if only else None
 
 
-def _never_longer(scale: ScaleChanges, rounds: int) -> ScaleChanges:
-    """The scale without its rounds and their window, for an experiment that has no more rounds than that anyway."""
-    if scale.training.get("rounds", 0) < rounds:
-        return scale
-    training, protocol = (
-        {key: value for key, value in changes.items() if key != length}
-        for changes, length in ((scale.training, "rounds"), (scale.protocol, "window"))
-    )
-    return scale.model_copy(update={"training": training, "protocol": protocol})
+def _changed_sections(everywhere: Changes, here: Changes, rounds: int) -> dict[str, dict[str, Any]]:
+    """What a scale changes of an experiment's sections; one that has no more rounds keeps its rounds and window."""
+    changed = {name: getattr(everywhere, name) | getattr(here, name) for name in SECTIONS}
+    if changed["training"].get("rounds", 0) >= rounds:
+        changed["training"].pop("rounds")
+        changed["protocol"].pop("window", None)
+    return changed
 
 
 def reduction(exact: dict[str, Any], actual: dict[str, Any]) -> str:

@@ -78,6 +78,16 @@ def test_every_clip_is_heard_by_every_type_in_each_of_its_states(tiny: RawData) 
     ]
 
 
+def test_groups_are_named_by_state_and_type(tiny: RawData) -> None:
+    names = wakeword.groups(tiny.tables)
+    assert names is not None and len(names) == len(tiny.labels)
+    assert names[:13] == [
+        "normal-A", "playback-A", "normal-B", "playback-B", "alarm-B", "normal-C", "playback-C",
+        "normal-D", "playback-D", "alarm-D", "normal-E", "playback-E", "alarm-E",
+    ]  # fmt: skip
+    assert wakeword.groups({"users": tiny.tables["users"]}) is None
+
+
 def test_each_types_samples_are_dealt_evenly_to_its_four_clients(tiny: RawData) -> None:
     device, users = tiny.tables["device"], tiny.tables["users"]
     assert (users // 4 == device).all()

@@ -11,7 +11,15 @@ from torch.nn import functional as F
 import toy
 from agreement import preset
 from fedbayes.evaluation import evaluate
-from fedbayes.evaluation.evaluate import Scores, predict_gm, predict_pm, scored, scores
+from fedbayes.evaluation.evaluate import (
+    Scores,
+    predict_followed,
+    predict_gm,
+    predict_pm,
+    scored,
+    scored_on_training,
+    scores,
+)
 from fedbayes.federation.loop import Federation, advance, start
 from fedbayes.federation.resident import Shards
 
@@ -64,6 +72,42 @@ def test_personal_models_predict_the_same_however_many_are_in_memory(chunk: int)
     expected, found = predict_pm(whole, state), predict_pm(toy.federation(chunk=chunk), state)
     assert torch.equal(found.probs, expected.probs)
     assert torch.equal(found.labels, expected.labels) and torch.equal(found.clients, expected.clients)
+
+
+def test_models_are_tested_on_training_samples_beside_their_tests(federation: Federation) -> None:
+    state, data = toy.after(federation, 2), federation.data
+    for model, alone in (("pm", predict_pm(federation, state)), ("gm", predict_gm(federation, state))):
+        tested, trained = predict_followed(federation, state, model, on_training=True)
+        assert alone is not None and all(map(torch.equal, tested, alone)), "tests are what they are without"
+        (only,) = predict_followed(federation, state, model, on_training=False)
+        assert all(map(torch.equal, only, alone))
+        assert torch.bincount(trained.clients).tolist() == list(toy.SIZES), "padding is no sample"
+        for client, size in enumerate(toy.SIZES):
+            rows = data.train.rows[client, :size]
+            own = trained.clients == client
+            assert trained.labels[own].tolist() == data.labels[rows].tolist()
+            if model == "gm":
+                expected = forward(state.server.weights, data.inputs[rows])
+                torch.testing.assert_close(trained.probs[own], expected, rtol=0, atol=1e-12)
+
+
+def test_accuracy_on_training_samples_weighs_clients_by_their_size(federation: Federation) -> None:
+    state = toy.after(federation, 2)
+    _, trained = predict_followed(federation, state, "pm", on_training=True)
+    found = scored_on_training(federation, trained)
+    accuracy = found.metrics["accuracy"]
+    assert (found.clients, found.samples) == ((0, 1, 2), sum(toy.SIZES))
+    weighted = sum(n * value for n, value in zip(toy.SIZES, accuracy.clients, strict=True)) / sum(toy.SIZES)
+    assert accuracy.pooled == pytest.approx(weighted)
+
+
+def test_a_personal_model_is_the_same_on_both_kinds_of_samples() -> None:
+    """Clients that train on what they are tested on have the same predictions twice."""
+    federation = toy.federation()
+    same = replace(federation, data=replace(federation.data, test=federation.data.train))
+    state, _ = advance(same, start(same))
+    tested, trained = predict_followed(same, state, "pm", on_training=True)
+    assert torch.equal(tested.probs, trained.probs)
 
 
 def test_testing_changes_nothing(federation: Federation) -> None:

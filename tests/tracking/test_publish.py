@@ -140,6 +140,18 @@ def test_cells_that_share_a_run_stay_apart(campaign: Campaign) -> None:
     assert [campaign.run(name).data.metrics["best/gm/clean/accuracy"] for name in (PARENT, again)] == [0.865, 0.5]
 
 
+def test_a_run_beside_several_printed_numbers_is_published_once_and_compared_under_each_condition(
+    campaign: Campaign,
+) -> None:
+    rows = [cell.row() | {"published_condition": name} for cell in CELLS for name in ("normal-A", "alarm-B")]
+    publish_runs(campaign.uri, campaign.folder, PAPER, rows)
+    campaign.compared(condition="normal-A", ours="inf", our_metric="relative_fa")
+    campaign.compare()
+    assert len(campaign.runs()) == 1 + 2 + 1, "the cell, its seeds, the report"
+    metrics = campaign.run(PARENT).data.metrics
+    assert metrics["published/gm/normal-A/relative_fa"] == 0.8738 and "best/gm/normal-A/relative_fa" not in metrics
+
+
 def test_runs_that_are_not_published_cannot_be_compared(campaign: Campaign) -> None:
     campaign.compared(runs="0123456789ab")
     with pytest.raises(ConfigError, match=r"pfedbayes.csv: table1 / mnist-small.*0123456789ab.*not in the MLflow"):

@@ -65,6 +65,11 @@ def shift_file(wildcards):
     return ancient(found) if found else []
 
 
+def start_file(wildcards):
+    """The state that a run begins with, if it has a warm start."""
+    return PLAN.start_file(run_of(wildcards)) or []
+
+
 def dataset_files(wildcards):
     """What `fetch` made: taken as it is where a digest answers for it, and looked at for its age where none does."""
     files = {name: f"resources/{wildcards.dataset}/{file}" for name, file in FETCHED.items()}

@@ -10,6 +10,7 @@ rule evaluate:
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
         shift=shift_file,
         outsiders=outsider_files,
+        start=start_file,
     output:
         evaluation="results/runs/{dataset}/{method}/{run}/evaluation.parquet",
         predictions="results/runs/{dataset}/{method}/{run}/predictions.parquet",

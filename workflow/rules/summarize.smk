@@ -32,6 +32,7 @@ rule summarize:
         index=rules.index.output.index,
         rounds=lambda wildcards: artefacts(wildcards.paper, "rounds.parquet"),
         evaluations=lambda wildcards: artefacts(wildcards.paper, "evaluation.parquet"),
+        predictions=lambda wildcards: artefacts(wildcards.paper, "predictions.parquet"),
         records=lambda wildcards: artefacts(wildcards.paper, "run.json"),
     output:
         summary="results/{scale}/summary/{paper}.parquet",

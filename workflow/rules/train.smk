@@ -5,6 +5,7 @@ rule train:
         unpack(dataset_files),
         split=lambda wildcards: ancient(PLAN.split_file(run_of(wildcards))),
         shift=shift_file,
+        start=start_file,
     output:
         state="results/runs/{dataset}/{method}/{run}/state.safetensors",
         rounds="results/runs/{dataset}/{method}/{run}/rounds.parquet",

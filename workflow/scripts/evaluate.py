@@ -19,6 +19,7 @@ with job(snakemake.log[0]):
         split_file=Path(snakemake.input.split),
         shift_file=Path(snakemake.input.shift) if snakemake.input.shift else None,
         outsiders_folder=Path(snakemake.input.outsiders[0]).parent if snakemake.input.outsiders else None,
+        start_file=Path(snakemake.input.start) if snakemake.input.start else None,
         target=Path(snakemake.output.evaluation),
         samples_target=Path(snakemake.output.predictions),
         split_sha256=snakemake.params.split_sha256,

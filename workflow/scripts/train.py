@@ -22,6 +22,7 @@ with job(snakemake.log[0]):
         dataset_folder=Path(snakemake.input.manifest).parent,
         split_file=Path(snakemake.input.split),
         shift_file=Path(snakemake.input.shift) if snakemake.input.shift else None,
+        start_file=Path(snakemake.input.start) if snakemake.input.start else None,
         target=Path(snakemake.output.state).parent,
         split_sha256=snakemake.params.split_sha256,
         execution=Execution.model_validate(snakemake.config["execution"]),

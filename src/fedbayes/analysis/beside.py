@@ -12,7 +12,7 @@ from fedbayes.analysis.verdict import objections, verdict
 from fedbayes.io import COST
 
 # Columns that come from the summary as they are; those of SEEDS belong to the selection that is compared.
-CARRIED = ["experiment", "variant", "preset", "scale", "stand_in_for", "marks", "reduction"]
+CARRIED = ["experiment", "variant", "preset", "condition", "scale", "stand_in_for", "marks", "reduction"]
 SEEDS = ["seeds", "seed_list", "runs", "diverged"]
 
 

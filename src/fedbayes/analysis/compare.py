@@ -23,8 +23,8 @@ from fedbayes.io import write_with
 from fedbayes.reading import choice, complain
 
 COLUMNS = ["paper", "paper_name", "table", "dataset", "setting", "method", "metric", "model", "our_metric"]
-COLUMNS += ["scope", "printed", "unit", "published", "published_std", "doubtful", "note", "status", "experiment"]
-COLUMNS += ["our_setting", "variant", "preset", "scale", "ran_on", "stand_in_for", "marks", "seeds"]
+COLUMNS += ["scope", "condition", "printed", "unit", "published", "published_std", "doubtful", "note", "status"]
+COLUMNS += ["experiment", "our_setting", "variant", "preset", "scale", "ran_on", "stand_in_for", "marks", "seeds"]
 COLUMNS += ["seed_list", "diverged"]
 COLUMNS += ["ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100", "ours_pooled", "ours_client_mean"]
 COLUMNS += ["ours_worst_client", "difference", "verdict", "why_no_verdict", "reduction", "runs"]
@@ -52,7 +52,7 @@ def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, out
     if paper_name not in set(published["paper"]):
         raise complain(str(published_csv), "paper", "unknown paper: " + choice(paper_name, set(published["paper"])))
     ours = pd.read_parquet(summary)
-    ours = ours[(ours["paper"] == paper) & (ours["condition"] == "clean")]
+    ours = ours[(ours["paper"] == paper) & (ours["condition"] == ours["published_condition"])]
     printed = published[published["paper"] == paper_name]
     tables = dict.fromkeys([*printed["table"], *ours["published_table"]])
     rows = [row for table in tables for row in _table_rows(table, printed[printed["table"] == table], ours)]
@@ -117,5 +117,5 @@ def _rows(number: dict[str, Any], ours: pd.DataFrame) -> list[dict[str, Any]]:
     cells = claims.groupby(CELL, sort=False)
     rows = [row for _, cell in cells if (row := run_row(theirs, meaning, cell))]
     scale = ours["scale"].iloc[0] if len(ours) else ""
-    unrun = {"model": meaning.model or "", "scale": scale, "status": "not run", "why_no_verdict": "not run", "seeds": 0}
-    return rows or [theirs | unrun]
+    unrun = {"model": meaning.model or "", "condition": "", "scale": scale, "seeds": 0}
+    return rows or [theirs | unrun | {"status": "not run", "why_no_verdict": "not run"}]

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import printed_only
-from fedbayes.analysis.published import KEY
+from fedbayes.analysis.published import KEY, NOT_AVAILABLE
 
 PLACE = ["table", "dataset", "setting", "method"]
 CLAIMED = ["published_table", "published_dataset", "published_setting", "method"]
@@ -46,7 +46,8 @@ def unrun(rows: pd.DataFrame, left_out: Sequence[Mapping[str, Any]]) -> list[Unr
         left_out: what `Plan.left_out` says of the paper.
     """
     rows = printed_only(rows)
-    missing = rows[rows["status"] != "run"].drop_duplicates(KEY)
+    # What a paper prints as not available does not exist, so that nobody could run it.
+    missing = rows[(rows["status"] != "run") & (rows["printed"] != NOT_AVAILABLE)].drop_duplicates(KEY)
     numbers = missing.groupby(PLACE, sort=False).size().to_dict()
     parts: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in left_out:
@@ -54,7 +55,7 @@ def unrun(rows: pd.DataFrame, left_out: Sequence[Mapping[str, Any]]) -> list[Unr
     found = [_part(*names, of_part, numbers) for names, of_part in parts.items()]
     claimed = {_place(row) for row in left_out}
     without = [place not in claimed for place in missing[PLACE].itertuples(index=False, name=None)]
-    for table, of_table in missing[without].groupby("table", sort=False):
+    for table, of_table in missing.loc[without].groupby("table", sort=False):
         methods = ", ".join(dict.fromkeys(of_table["method"]))
         found.append(Unrun(NO_EXPERIMENT, display.title(str(table)), methods, 0, len(of_table)))
     return found

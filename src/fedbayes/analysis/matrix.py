@@ -16,7 +16,8 @@ from typing import Any, TypeVar, cast
 import pandas as pd
 
 from fedbayes.analysis import display
-from fedbayes.analysis.published import meaning_of
+from fedbayes.analysis.device_columns import by_device
+from fedbayes.analysis.published import NOT_AVAILABLE, meaning_of
 from fedbayes.analysis.verdict import NOT_IN_PAPER
 
 Row = dict[str, Any]
@@ -44,6 +45,7 @@ class Line:
     source: str
     published: bool
     entries: list[Entry]
+    part: str = ""  # of a table that has several, told beside the model; numbers of two parts do not compete
     span: int = 0
     method_span: int = 0
 
@@ -61,17 +63,18 @@ class Matrix:
 
 def matrix(table: pd.DataFrame) -> Matrix:
     """The rows of one table of a reproduction in the paper's shape and order."""
-    rows = cast(list[Row], table.to_dict("records"))
+    printed = cast(list[Row], table.to_dict("records"))
+    rows = by_device(printed)
     columns = _grouped((row["dataset"], row["setting"]) for row in rows)
-    kinds = _grouped((row["method"], row["metric"]) for row in rows)
-    measures = {display.measure(metric) for _, metric in kinds}
+    kinds = _grouped((row["method"], (row["part"], row["metric"])) for row in rows)
+    measures = {display.measure(metric) for _, (_, metric) in kinds}
     lines: list[Line] = []
-    for method, metric in kinds:
-        of_kind = [row for row in rows if (row["method"], row["metric"]) == (method, metric)]
+    for method, kind in kinds:
+        of_kind = [row for row in rows if (row["method"], (row["part"], row["metric"])) == (method, kind)]
         lines += _lines(of_kind, columns, several_measures=len(measures) > 1)
     _mark_best(lines)
     groups = list(Counter(dataset for dataset, _ in columns).items())
-    return Matrix(columns, groups, _spanned(lines), _doubts(rows), _divergences(rows))
+    return Matrix(columns, groups, _spanned(lines), _doubts(printed), _divergences(printed))
 
 
 def _lines(rows: list[Row], columns: list[tuple[str, str]], several_measures: bool) -> list[Line]:
@@ -81,7 +84,8 @@ def _lines(rows: list[Row], columns: list[tuple[str, str]], several_measures: bo
         by_column[row["dataset"], row["setting"]].append(row)
     first = rows[0]
     kind = " ".join(filter(None, [_model(rows), display.measure(first["metric"]) if several_measures else ""]))
-    head = {"method": first["method"], "model": kind, "metric": first["metric"]}
+    model = ", ".join(filter(None, [kind, first["part"]]))
+    head = {"method": first["method"], "model": model, "metric": first["metric"], "part": first["part"]}
     lines = []
     if any(map(_is_printed, rows)):
         printed = [_printed(by_column[column]) for column in columns]
@@ -115,7 +119,9 @@ def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
     for row in rows:
         if row["status"] == "run" and (row["preset"], row["variant"]) == (preset, variant):
             return Entry(display.ours(row), _shown(row["ours"], row))
-    return Entry(display.NOT_RUN, missing=True)
+    # Of what the paper itself does not have, nothing can run.
+    unavailable = rows[0]["printed"] == NOT_AVAILABLE
+    return Entry(display.NOTHING if unavailable else display.NOT_RUN, missing=True)
 
 
 def _shown(value: float, row: Row) -> float:
@@ -125,12 +131,12 @@ def _shown(value: float, row: Row) -> float:
 
 
 def _mark_best(lines: list[Line]) -> None:
-    competing: dict[tuple[str, bool, int], list[Entry]] = defaultdict(list)
+    competing: dict[tuple[str, str, bool, int], list[Entry]] = defaultdict(list)
     for line in lines:
         for column, entry in enumerate(line.entries):
             if not math.isnan(entry.value):
-                competing[line.metric, line.published, column].append(entry)
-    for (metric, _, _), entries in competing.items():
+                competing[line.metric, line.part, line.published, column].append(entry)
+    for (metric, _, _, _), entries in competing.items():
         choose = max if meaning_of(metric).higher_is_better else min
         best = choose(entry.value for entry in entries)
         for entry in entries:
@@ -139,13 +145,13 @@ def _mark_best(lines: list[Line]) -> None:
 
 def _spanned(lines: list[Line]) -> list[Line]:
     """The lines with the number of lines each heading covers, written on its first line."""
-    kinds = Counter((line.method, line.metric) for line in lines)
+    kinds = Counter((line.method, line.part, line.metric) for line in lines)
     methods = Counter(line.method for line in lines)
     # pop: only the first line of a group finds its count.
     return [
         Line(
             **{key: value for key, value in vars(line).items() if key not in ("span", "method_span")},
-            span=kinds.pop((line.method, line.metric), 0),
+            span=kinds.pop((line.method, line.part, line.metric), 0),
             method_span=methods.pop(line.method, 0),
         )
         for line in lines
@@ -176,9 +182,9 @@ def _first_seen(items: Iterable[H]) -> list[H]:
     return list(dict.fromkeys(items))
 
 
-def _grouped(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _grouped(pairs: Iterable[tuple[str, H]]) -> list[tuple[str, H]]:
     """Each pair once, pairs with the same first half together, otherwise in the order they came."""
-    halves: dict[str, dict[str, None]] = {}
+    halves: dict[str, dict[H, None]] = {}
     for first, second in pairs:
         halves.setdefault(first, {})[second] = None
     return [(first, second) for first, seconds in halves.items() for second in seconds]

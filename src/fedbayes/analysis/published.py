@@ -20,7 +20,8 @@ KEY = ["paper", "table", "dataset", "setting", "method", "metric"]
 COLUMNS = [*KEY, "value", "std", "doubtful", "note"]
 
 # What papers print where there is no number: not available, or a factor left as a symbol.
-NOT_NUMBERS = {"NA", "M", "2Z"}
+NOT_AVAILABLE = "NA"
+NOT_NUMBERS = {NOT_AVAILABLE, "M", "2Z"}
 
 
 @dataclass(frozen=True)

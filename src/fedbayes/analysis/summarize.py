@@ -9,9 +9,10 @@ A value is taken from a run in three ways (`selection`):
 - `mean100`: mean over the last 100 rounds, without round 0 (nothing is trained then).
 
 `best` and `last` come from `evaluation.parquet`, so that a metric that is evaluated again reaches every table;
-`rounds.parquet` gives `mean100` and the training loss. A run that diverged counts like any other; `diverged` says so.
-The model it ended with stands for all later rounds. What a run cost (`run_cost.py`) stands beside its tests, under the
-selection `run`.
+`rounds.parquet` gives `mean100` and the training loss. What is relative to another run (a cell's `baseline`) is worked
+out here from `predictions.parquet` of both, of the best state alone. What a run cost (`run_cost.py`) stands beside its
+tests, under the selection `run`. A run that diverged counts like any other; `diverged` says so. The model it ended with
+stands for all later rounds.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ import pandas as pd
 from scipy import stats
 
 from fedbayes.analysis.display import count
+from fedbayes.analysis.false_accepts import METRIC, relative_values
 from fedbayes.analysis.run_cost import cost_values, factors
 from fedbayes.io import COST, TRAITS, followed_model, read_json, write_with
 
 # What a cell of the plan is, apart from its seed; all of it is carried through.
 CELL = ["paper", "experiment", "setting", "variant", "method", "preset", "scale", "dataset", "dataset_title"]
 CELL += ["stand_in_for", "marks", "reduction", "published_table", "published_dataset", "published_setting"]
+CELL += ["published_condition"]
 VALUE = ["model", "condition", "scope", "metric"]
 TRAINING = "train"  # stands in the place of the model where a row is about training itself
 LAST_ROUNDS = 100
@@ -88,7 +91,27 @@ def _cell_values(cell: pd.Series[str], root: Path) -> pd.DataFrame:
     if diverged:
         evaluation = stand_still(rounds, evaluation, (int(cell["window_first"]), int(cell["window_last"])))
     values = pd.concat([run_values(rounds, evaluation), costs], ignore_index=True)
+    if cell["baseline"]:
+        values = pd.concat([values, relative_to(root / cell["baseline"], folder, evaluation)], ignore_index=True)
     return values.assign(diverged=diverged, **{column: cell[column] for column in [*CELL, "seed", "run"]})
+
+
+def relative_to(baseline: Path, folder: Path, evaluation: pd.DataFrame) -> pd.DataFrame:
+    """Relative false accepts of a run in the rows that `run_values` makes: pooled, of each model's best state.
+
+    Other states keep no predictions. The condition is the group of samples, such as `normal-A`.
+
+    Args:
+        baseline: folder of the run it is compared with.
+        folder: its own.
+        evaluation: its `evaluation.parquet`.
+    """
+    predictions, theirs = (pd.read_parquet(place / "predictions.parquet") for place in (folder, baseline))
+    states = predictions.drop_duplicates("model").set_index("model")["state"]
+    rounds = evaluation.drop_duplicates("state").set_index("state")["round"]
+    values = relative_values(predictions, theirs)
+    at = values["model"].map(states).map(rounds).astype(str)
+    return values.assign(scope="pooled", metric=METRIC, selection="best", round=at)
 
 
 def stand_still(rounds: pd.DataFrame, evaluation: pd.DataFrame, window: tuple[int, int]) -> pd.DataFrame:

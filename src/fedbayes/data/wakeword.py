@@ -12,13 +12,25 @@ has four clients a type, so the training samples of type d are dealt at random, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedbayes.data.acoustics import ALARM, COMBINATIONS, DEVICES, NORMAL, PLAYBACK, alarm, babble, heard, noise, placed
+from fedbayes.data.acoustics import (
+    ALARM,
+    COMBINATIONS,
+    DEVICES,
+    NORMAL,
+    PLAYBACK,
+    STATES,
+    alarm,
+    babble,
+    heard,
+    noise,
+    placed,
+)
 from fedbayes.data.draws import Draws, Floats
 from fedbayes.data.logmel import SHAPE, log_mel
 from fedbayes.data.sources import RawData, RawFile
@@ -49,6 +61,14 @@ def _part(number: int, words: Words) -> tuple[NDArray[Any], ...]:
     """Images, labels, types, states and clients of a part."""
     device, state = np.tile(np.array(COMBINATIONS, np.int64).T, len(words.clips))
     return images(number, words), np.repeat(words.labels, len(COMBINATIONS)), device, state, _deal(number, device)
+
+
+def groups(tables: Mapping[str, NDArray[Any]]) -> list[str] | None:
+    """State and type of device of each sample by name, `normal-A`; None for a dataset that is not about wake words."""
+    if not {"device", "state"} <= set(tables):
+        return None
+    pairs = zip(tables["state"].tolist(), tables["device"].tolist(), strict=True)
+    return [f"{STATES[state]}-{DEVICES[device].name}" for state, device in pairs]
 
 
 def images(number: int, words: Words) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""Predictions of a federation's models on the clients' test sets, and their metrics."""
+"""Predictions of a federation's models on the clients' test sets, or their training samples, and their metrics."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from fedbayes.federation.resident import Shards
 BLOCK = 500
 # Samples of all clients predicted at once, which bounds the memory of a test. It changes no number.
 AT_ONCE = 20_000
+# The condition of tests on the clients' own training samples.
+TRAINING = "train"
 
 
 class Predictions(NamedTuple):
-    """Averaged predictive probabilities of all clients' test samples."""
+    """Averaged predictive probabilities of all clients' samples."""
 
     probs: Tensor  # [sample, class]
     labels: Tensor  # [sample]
-    clients: Tensor  # [sample]: whose test set it belongs to
+    clients: Tensor  # [sample]: whose it is
     uncertainty: Tensor  # [sample, part] by `uncertainty.PARTS`; no columns where a model predicts by one draw
     places: Tensor  # [sample]: where it stands in its dataset
 
@@ -68,14 +70,33 @@ def predict_pm(federation: Federation, state: State) -> Predictions:
 
     Newcomers are left to `predict_all`: what brings one to its model may take as long as its share of the training.
     """
+    return _predict_pm(federation, state, federation.data.test)[0]
+
+
+def predict_followed(federation: Federation, state: State, model: str, on_training: bool) -> list[Predictions]:
+    """The personal (`pm`) or global (`gm`) model on test samples and, if asked for, on the clients' training samples.
+
+    Empty where the method has no such model. Personal models are made once for both.
+    """
+    data = federation.data
+    if model == "pm":
+        return _predict_pm(federation, state, data.test, *([data.train] if on_training else []))
+    tested = predict_gm(federation, state)
+    if tested is None:
+        return []
+    beside = predict_gm(federation, state, on=data.train) if on_training else None
+    return [tested] if beside is None else [tested, beside]
+
+
+def _predict_pm(federation: Federation, state: State, *shards: Shards) -> list[Predictions]:
     adapt = federation.method.adapt
     only = adapt._replace(end=lambda work: {"pm": adapt.end(work)["pm"]})
-    return _predict_visited(federation, state, only, federation.trained)["pm"]
+    return _predict_visited(federation, state, only, federation.trained, *shards)["pm"]
 
 
 def predict_all(federation: Federation, state: State) -> dict[str, Predictions]:
     """Every model the method has, newcomers' too: those of `adapt` under their names, `gm` for the global model."""
-    found = _predict_visited(federation, state, federation.method.adapt, federation.trained)
+    found = _predict_tested(federation, state, federation.method.adapt, federation.trained)
     if federation.newcomers:
         new = _predict_newcomers(federation, state)
         found = {name: Predictions(*map(torch.cat, zip(found[name], new[name], strict=True))) for name in found}
@@ -97,17 +118,25 @@ def _predict_newcomers(federation: Federation, state: State) -> dict[str, Predic
             own = torch.tensor(stretch, device=ids.device)
             clients, seen = trees.put(state.clients, own, visited.out), state.seen.index_add(0, own, visited.taken)
             state = state._replace(clients=clients, seen=seen)
-    return _predict_visited(federation, state, method.newcomer, federation.newcomers)
+    return _predict_tested(federation, state, method.newcomer, federation.newcomers)
+
+
+def _predict_tested(
+    federation: Federation, state: State, visit: Visit, clients: Sequence[int]
+) -> dict[str, Predictions]:
+    """Predictions of what a visit at some clients makes on their test sets, by name."""
+    found = _predict_visited(federation, state, visit, clients, federation.data.test)
+    return {name: tested for name, (tested,) in found.items()}
 
 
 def _predict_visited(
-    federation: Federation, state: State, visit: Visit, clients: Sequence[int]
-) -> dict[str, Predictions]:
-    """Predictions of what a visit at some clients makes, by name.
+    federation: Federation, state: State, visit: Visit, clients: Sequence[int], *shards: Shards
+) -> dict[str, list[Predictions]]:
+    """Predictions of what a visit at some clients makes, by name, for each kind of their samples.
 
     As many clients as are visited together are predicted together, so that not all models are in memory at once.
     """
-    parts: dict[str, list[Tensor]] = {}
+    parts: dict[str, list[list[Tensor]]] = {}
     for stretch in _stretches(clients):
         size = federation.lifting.clients_at_once(len(stretch))
         for first in range(0, len(stretch), size):
@@ -118,9 +147,13 @@ def _predict_visited(
                 federation, state, visit, group, federation.key("adapt")
             ).out
             for name, models in models_by_name.items():
-                found = _probabilities(federation, models, group, True, int(state.round), federation.data.test)
-                parts.setdefault(name, []).append(found[first - begin :])
-    return {name: _gathered(federation, found, federation.data.test, clients) for name, found in parts.items()}
+                for kind, of_kind in zip(parts.setdefault(name, [[] for _ in shards]), shards, strict=True):
+                    found = _probabilities(federation, models, group, True, int(state.round), of_kind)
+                    kind.append(found[first - begin :])
+    return {
+        name: [_gathered(federation, found, of_kind, clients) for found, of_kind in zip(kinds, shards, strict=True)]
+        for name, kinds in parts.items()
+    }
 
 
 def _stretches(clients: Sequence[int]) -> Iterator[range]:
@@ -169,6 +202,13 @@ def scored(federation: Federation, model: str, predictions: Predictions) -> dict
     }
 
 
+def scored_on_training(federation: Federation, predictions: Predictions) -> Scored:
+    """Every metric of a model on the training samples of the clients that train."""
+    clients = federation.trained
+    samples = int(federation.data.train.sizes[list(clients)].sum())
+    return Scored(clients, samples, scores(predictions, clients))
+
+
 def conditions(federation: Federation) -> dict[str, tuple[int, ...]]:
     """Whose predictions are scored under which name: `clean` for clients that train, `new` for newcomers."""
     new = {"new": federation.newcomers} if federation.newcomers else {}
@@ -201,7 +241,7 @@ def scores(predictions: Predictions, clients: Sequence[int]) -> dict[str, Scores
 def _probabilities(
     federation: Federation, model: Model, clients: range, stacked: bool, round_: int, shards: Shards
 ) -> Tensor:
-    """Probabilities `[client, largest, class]` of some clients' test samples, block by block, clients side by side.
+    """Probabilities `[client, largest, class]` of some clients' samples, block by block, clients side by side.
 
     Behind the classes stand the parts of the uncertainty, where predictions are of several draws.
 

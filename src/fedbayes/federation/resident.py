@@ -93,7 +93,7 @@ class Resident:
         return x if self._prepared is not None else self.prepare(x)
 
     def tests(self, shards: Shards, clients: slice, columns: slice) -> Tensor:
-        """Network inputs `[client, column, ...]` of some clients' test samples, or of the dataset's own test part."""
+        """Network inputs `[client, column, ...]` of some clients' samples to predict, their test samples above all."""
         if shards is self.test and self._tests is not None:
             return self._tests[clients, columns]
         return self.samples(shards.rows[clients, columns])

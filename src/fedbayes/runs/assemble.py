@@ -33,6 +33,7 @@ from fedbayes.models import load_network
 from fedbayes.models.network import Network
 from fedbayes.reading import ConfigError
 from fedbayes.runs.provenance import split_record
+from fedbayes.runs.warm_start import warm_started
 from fedbayes.shifts import NoisyClients
 from fedbayes.split_rules import split_of
 
@@ -44,6 +45,7 @@ def assemble(
     split_sha256: str | None,
     execution: Execution,
     shift_file: Path | None = None,
+    start_file: Path | None = None,
 ) -> Federation:
     """The federation of a run on the device that `execution` asks for.
 
@@ -54,6 +56,7 @@ def assemble(
         split_sha256: digest the split must have (config/splits.csv); None for a user's own split.
         execution: device and lifting.
         shift_file: samples written by `corrupt`; None for a run without a shift.
+        start_file: state of the run whose global weights this one begins with; None for initial ones.
     """
     keep_freed_memory()
     device = choose_device(execution.device)
@@ -66,6 +69,10 @@ def assemble(
     if asked > trained:
         raise ConfigError(f"training.clients_per_round: found {asked}; the split has {trained} clients that train")
     network = load_network(*_named(spec["network"]), data.shape, data.classes)
+    if ("warm_start" in spec) != (start_file is not None):
+        raise ValueError("a warm-started run needs the state it begins with, and no other run may have one")
+    if start_file is not None:
+        network = warm_started(network, start_file)
     protocol = spec["protocol"]
     method = load_method(*_named(spec["method"]), network)
     method = for_newcomers(method, protocol.get("newcomer"))

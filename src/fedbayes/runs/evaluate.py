@@ -18,6 +18,8 @@ from torch import Tensor
 
 from fedbayes.bayes.uncertainty import PARTS
 from fedbayes.config import Execution
+from fedbayes.data import wakeword
+from fedbayes.data.fetch import load
 from fedbayes.data.outsiders import outsiders
 from fedbayes.evaluation.doubt import by_resemblance, outsiders_from_known, wrong_from_right
 from fedbayes.evaluation.estimates import estimated
@@ -47,14 +49,16 @@ def evaluate(
     execution: Execution,
     shift_file: Path | None = None,
     outsiders_folder: Path | None = None,
+    start_file: Path | None = None,
 ) -> None:
     """Test the states a run kept.
 
     Writes `evaluation.parquet`, one row a client, model, state and metric, and `predictions.parquet`, one row a client,
     model and sample. With `outsiders_folder`, a fetched dataset, the global model is shown its test part, too.
     """
-    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file)
+    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file, start_file)
     outside = _outside(federation, outsiders_folder, dataset_folder) if outsiders_folder else None
+    groups = wakeword.groups(load(dataset_folder).tables)
     rows: list[list[Any]] = []
     samples: list[dict[str, Any]] = []
     states = _states(read_state(state_file))
@@ -72,7 +76,7 @@ def evaluate(
         for model, predictions in tested.models.items():
             rows += _rows(federation, name, round_, model, predictions)
             if name == best_state(model, states):
-                samples.append(_samples(federation, name, model, predictions))
+                samples.append(_samples(federation, name, model, predictions, groups))
         rows += _traits(federation, name, state)
         if name == "last":
             size = float(model_size(federation, state))
@@ -85,7 +89,7 @@ def evaluate(
             if name == best_state("gm", states):
                 samples.append(_outsider_samples(federation, name, tested.strange, outside.resembles))
     write_rows(target, EVALUATION_COLUMNS, rows)
-    write_columns(samples_target, samples or [_samples(federation, "last", "pm", NO_PREDICTIONS)])
+    write_columns(samples_target, samples or [_samples(federation, "last", "pm", NO_PREDICTIONS, None)])
 
 
 class _Outside(NamedTuple):
@@ -122,10 +126,13 @@ def best_state(model: str, states: Iterable[str]) -> str:
     return best if best in states else "last"
 
 
-def _samples(federation: Federation, state: str, model: str, predictions: Predictions) -> dict[str, Any]:
+def _samples(
+    federation: Federation, state: str, model: str, predictions: Predictions, groups: Sequence[str] | None
+) -> dict[str, Any]:
     """Columns of `predictions.parquet`, samples in the order of each client's test set.
 
-    The parts of the uncertainty are NaN where a model predicts by one draw.
+    The parts of the uncertainty are NaN where a model predicts by one draw; the group is empty where samples have none.
+    `groups` has that of every sample of the dataset.
     """
     confidence, predicted = predictions.probs.max(1)
     nobodys = model == "gm" and federation.data.whole is not None
@@ -136,6 +143,7 @@ def _samples(federation: Federation, state: str, model: str, predictions: Predic
         "state": [state] * len(confidence),
         "model": [model] * len(confidence),
         "condition": ["new" if flag and not nobodys else "clean" for flag in new.tolist()],
+        "group": ["" if groups is None else groups[row] for row in predictions.places.tolist()],
         "client": (torch.full_like(predictions.clients, -1) if nobodys else predictions.clients).int(),
         "sample": predictions.places.int(),
         "label": predictions.labels.short(),
@@ -148,7 +156,7 @@ def _samples(federation: Federation, state: str, model: str, predictions: Predic
 
 def _outsider_samples(federation: Federation, state: str, strange: Predictions, resembles: Tensor) -> dict[str, Any]:
     """The same columns of outsiders, which are nobody's; labels are those of their own dataset."""
-    columns = _samples(federation, state, "gm", strange)
+    columns = _samples(federation, state, "gm", strange, None)
     nobody = torch.full_like(columns["client"], -1)
     return columns | {"condition": ["outsiders"] * len(nobody), "client": nobody, "resembles": resembles}
 

@@ -29,6 +29,11 @@ def shift_record(file: Path) -> dict[str, Any]:
     return {"path": file.as_posix(), "sha256": file_sha256(file), "noise": read_noise(file)["noise"]}
 
 
+def start_record(file: Path) -> dict[str, str]:
+    """Path and digest of the state a warm-started run began with."""
+    return {"path": file.as_posix(), "sha256": file_sha256(file)}
+
+
 def dataset_record(folder: Path) -> dict[str, Any]:
     """Name, digest and size of the dataset a run used."""
     manifest = read_json(folder / "manifest.json")

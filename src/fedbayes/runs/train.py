@@ -17,7 +17,7 @@ from torch import Tensor
 from fedbayes.commit import commit
 from fedbayes.config import Execution
 from fedbayes.evaluation.estimates import estimated
-from fedbayes.evaluation.evaluate import Scored, predict_gm, predict_pm, scored
+from fedbayes.evaluation.evaluate import TRAINING, Scored, predict_followed, scored, scored_on_training
 from fedbayes.federation import checkpoint, trees
 from fedbayes.federation.loop import Federation, Report, State, rounds, start
 from fedbayes.federation.protocols import own_state
@@ -55,6 +55,7 @@ def train(
     execution: Execution,
     show: Callable[[str], None],
     shift_file: Path | None = None,
+    start_file: Path | None = None,
 ) -> None:
     """Train a run and write `state.safetensors`, `rounds.parquet`, `visits.parquet` and `run.json` into `target`.
 
@@ -68,11 +69,14 @@ def train(
         execution: device, lifting, checkpoints.
         show: called with a line for people now and then.
         shift_file: samples written by `corrupt`; None for a run without a shift.
+        start_file: state of the run whose global weights this one begins with; None for initial ones.
     """
-    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file)
+    federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file, start_file)
     data = {"dataset": provenance.dataset_record(dataset_folder), "split": provenance.split_record(split_file)}
     if shift_file is not None:
         data["shift"] = provenance.shift_record(shift_file)
+    if start_file is not None:
+        data["start"] = provenance.start_record(start_file)
     identity = {
         "run": run.id,
         "code": code,
@@ -263,18 +267,6 @@ class _Session:
                 self._keep_best(model, shown[model])
         return shown
 
-    def _scored(self, models: Sequence[str]) -> dict[str, dict[str, Scored]]:
-        """Metrics of some models, by model and condition."""
-        federation = self.federation
-        if federation.data.truth is not None:
-            found = estimated(federation, self.state) if models else {}
-            return {model: {"clean": found[model]} for model in models if model in found}
-        predicted = {
-            model: predict_pm(federation, self.state) if model == "pm" else predict_gm(federation, self.state)
-            for model in models
-        }
-        return {model: scored(federation, model, own) for model, own in predicted.items() if own is not None}
-
     def _keep_best(self, model: str, accuracy: float) -> None:
         """Keep the state if it is the best of the window so far."""
         first, last = self.run.spec["protocol"]["window"]
@@ -282,6 +274,22 @@ class _Session:
         if first <= self.done <= last and accuracy > best:
             self.progress.best[model] = (accuracy, self.done)
             self.kept_states[f"best-{model}"] = trees.named(self.state)
+
+    def _scored(self, models: Sequence[str]) -> dict[str, dict[str, Scored]]:
+        """Metrics of some models, by model and condition."""
+        federation, found = self.federation, dict[str, dict[str, Scored]]()
+        if federation.data.truth is not None:
+            estimates = estimated(federation, self.state) if models else {}
+            return {model: {"clean": estimates[model]} for model in models if model in estimates}
+        on_training = self.run.spec["protocol"].get("on_training", False)
+        for model in models:
+            predicted = predict_followed(federation, self.state, model, on_training)
+            if not predicted:
+                continue
+            found[model] = scored(federation, model, predicted[0])
+            if on_training:
+                found[model][TRAINING] = scored_on_training(federation, predicted[1])
+        return found
 
     def _line(self, loss: float, tested: dict[str, float], pace: float) -> str:
         """`run 8e27.. fedavg on mnist-5k seed 0: round 3/20, loss 0.512, gm 0.834, 0.05 s a round, 1 s left`."""

@@ -18,8 +18,8 @@ SUMMARY = "fedbayes.summary"  # digest of the comparison and the split that a pa
 
 # Columns of the reproduction file that are read here; `compare` writes more.
 COLUMNS = ["status", "experiment", "our_setting", "method", "preset", "scale", "model", "our_metric", "scope"]
-COLUMNS += ["ours", "std", "ours_last", "published", "published_std", "difference", "verdict", "why_no_verdict"]
-COLUMNS += ["seeds", "runs"]
+COLUMNS += ["condition", "ours", "std", "ours_last", "published", "published_std", "difference", "verdict"]
+COLUMNS += ["why_no_verdict", "seeds", "runs"]
 
 # An experiment's saved views are tags to MLflow's pages; other readers ignore them.
 VIEW = "mlflow.sharedViewState.reproduction"
@@ -91,7 +91,7 @@ def _publish_summary(shelf: Shelf, family: Sequence[Run], rows: Sequence[Mapping
         run, shown = shelf.put(_without_summary(parent), parent), None
     shelf.adopt(run, [child for child in family if child is not parent])
     if shown is None:
-        metrics = {name: value for row in rows for name, value in _metrics(row).items() if not math.isnan(value)}
+        metrics = {name: value for row in rows for name, value in _metrics(row).items() if math.isfinite(value)}
         tags = {"seeds": rows[0]["seeds"], "verdict": _verdict(rows), SUMMARY: digest}
         shelf.client.log_artifact(run, str(split), "splits")
         shelf.add(run, metrics, tags, parent.info.end_time)
@@ -105,7 +105,7 @@ def _without_summary(parent: Run) -> Entry:
 
 
 def _name(row: Mapping[str, str]) -> str:
-    return metric_name(row["model"], "clean", row["our_metric"], row["scope"])
+    return metric_name(row["model"], row["condition"], row["our_metric"], row["scope"])
 
 
 def _metrics(row: Mapping[str, str]) -> dict[str, float]:

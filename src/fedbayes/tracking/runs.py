@@ -21,12 +21,13 @@ def publish_runs(uri: str, root: Path, paper: PaperInfo, cells: Sequence[Mapping
         cells: rows of the plan (`Cell.row`), any number of seeds of any cells, all of them finished.
     """
     shelf = Shelf(uri, paper)
-    families: dict[str, list[Seed]] = {}
+    families: dict[str, dict[str, Seed]] = {}
     for cell in cells:
         seed = Seed(cell, root / cell["folder"])
-        families.setdefault(seed.cell_id, []).append(seed)
+        # A run that stands beside several printed numbers of one setting is published once.
+        families.setdefault(seed.cell_id, {}).setdefault(seed.name, seed)
     for cell_id, seeds in families.items():
-        _publish_family(shelf, cell_id, seeds)
+        _publish_family(shelf, cell_id, list(seeds.values()))
 
 
 def _publish_family(shelf: Shelf, cell_id: str, seeds: Sequence[Seed]) -> None:

@@ -23,7 +23,8 @@ from fedbayes.analysis.figures.sources import closing, read_runs, what_ran
 # Okabe and Ito's colours, told apart by the colour-blind; markers tell methods apart in print without colour.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00", "#7f7f7f")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p")
-DASHES = {"pm": "-", "gm": (0, (4, 2))}
+Dashes = str | tuple[int, tuple[int, int]]
+DASHES: dict[str, Dashes] = {"pm": "-", "gm": (0, (4, 2))}
 MARKERS_A_LINE = 8
 POINTS_A_LINE = 200
 LEGEND_INCHES = 2.6  # room for the longest entry
@@ -79,7 +80,7 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
     drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
-    _legend(drawn, list(panels))
+    legend_below(drawn, list(panels))
     return drawn
 
 
@@ -104,7 +105,7 @@ def quantities_by_round(
                 panel.text(0.5, 0.5, "not run at this scale", ha="center", va="center", color=SOFT)
                 panel.set(xticks=[], yticks=[])
     drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
-    _legend(drawn, list(panels.ravel()))
+    legend_below(drawn, list(panels.ravel()))
     return drawn
 
 
@@ -153,31 +154,45 @@ def _draw_logged(panel: Axes, logged: pd.DataFrame, last: int) -> None:
         panel.plot(line["round"], values, linestyle=style, color="#9a9a9a", linewidth=2.2, zorder=1, label=label)
 
 
-def curves(cells: pd.DataFrame, root: Path, metric: str = "accuracy") -> pd.DataFrame:
-    """A metric of every seed, pooled and clean: columns model, round, mean, low, high over seeds."""
+def curves(cells: pd.DataFrame, root: Path, metric: str = "accuracy", condition: str = "clean") -> pd.DataFrame:
+    """A metric of every seed, pooled, under a condition: columns model, round, mean, low, high over seeds."""
     rows = read_runs(cells, root, "rounds.parquet")
-    rows = rows[(rows["condition"] == "clean") & (rows["scope"] == "pooled") & (rows["metric"] == metric)]
+    rows = rows[(rows["condition"] == condition) & (rows["scope"] == "pooled") & (rows["metric"] == metric)]
     return rows.groupby(["model", "round"])["value"].agg(mean="mean", low="min", high="max").reset_index()
 
 
 def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, place: int, factor: float) -> None:
     """Personal and global model of one method, in its colour and marker."""
-    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
     for model, every in reversed(list(values.groupby("model"))):  # pm before gm
-        step = -(-len(every) // POINTS_A_LINE)
-        line = every[::-step][::-1]  # the last round is always drawn
-        spacing = max(1, len(line) // MARKERS_A_LINE)
-        panel.plot(
-            line["round"],
-            factor * line["mean"],
-            color=colour,
-            linestyle=DASHES[str(model)],
-            marker=marker,
-            markevery=(place * spacing // 4 % spacing, spacing),
-            label=f"{label}, {str(model).upper()}",
-        )
-        low, high = factor * line["low"], factor * line["high"]
-        panel.fill_between(line["round"], low, high, color=colour, alpha=0.18, linewidth=0)
+        draw_line(panel, every, f"{label}, {str(model).upper()}", place, DASHES[str(model)], factor)
+
+
+def draw_line(panel: Axes, every: pd.DataFrame, label: str, place: int, dashes: Dashes, factor: float = 100.0) -> None:
+    """One curve and its band over seeds.
+
+    Args:
+        panel: where to draw it.
+        every: columns round, mean, low, high.
+        label: what the legend says.
+        place: which of several: decides colour and marker.
+        dashes: how the line is dashed.
+        factor: what values are multiplied by: 100 shows fractions as percent.
+    """
+    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+    step = -(-len(every) // POINTS_A_LINE)
+    line = every[::-step][::-1]  # the last round is always drawn
+    spacing = max(1, len(line) // MARKERS_A_LINE)
+    panel.plot(
+        line["round"],
+        factor * line["mean"],
+        color=colour,
+        linestyle=dashes,
+        marker=marker,
+        markevery=(place * spacing // 4 % spacing, spacing),
+        label=label,
+    )
+    low, high = factor * line["low"], factor * line["high"]
+    panel.fill_between(line["round"], low, high, color=colour, alpha=0.18, linewidth=0)
 
 
 def _floor(panel: Axes) -> float:
@@ -195,7 +210,7 @@ def _settled(panel: Axes) -> list[NDArray[np.float64]]:
     return [y[x >= START * x[-1]] for x, y in (np.asarray(line.get_data()) for line in panel.get_lines())]
 
 
-def _legend(drawn: Figure, panels: list[Axes]) -> None:
+def legend_below(drawn: Figure, panels: list[Axes]) -> None:
     """One legend below all panels, each line once."""
     found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     columns = int(drawn.get_figwidth() / LEGEND_INCHES)

@@ -1,0 +1,164 @@
+"""Figures 7 to 9 of Self-FL: training accuracy of personal models, and Sent140 after a warm start.
+
+Accuracies are weighted by the clients' sample sizes, as the paper has them: pooled over all samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.figures.lines import DASHES, curves, draw_line, legend_below
+from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, what_ran
+
+TRAINING, TESTS = "train", "clean"  # conditions of rounds.parquet
+SOLID, DASHED = DASHES["pm"], DASHES["gm"]
+WARM_START = "FedAvg (warm start)"
+# Experiments on tweets, the paper's own first; the figures are of the first one that ran.
+TWEETS = ("sent140", "sent140-words", "sent140-subset")
+METHODS = ("FedAvg", "DITTO", "pFedMe", "Per-FedAvg", "Self-FL")  # of Figure 9
+PANEL = (3.6, 3.3)
+
+
+class Half(NamedTuple):
+    """A panel of Figure 7: its experiment, and what it is called where nothing ran."""
+
+    experiment: str
+    name: str
+
+
+HALVES = (Half("figure7-mnist", "MNIST"), Half("femnist", "FEMNIST"))
+
+
+def figure7(sources: Sources) -> Drawn:
+    """Training accuracy of the personal models by round, Algorithm 1 beside Algorithm 2, on MNIST and on FEMNIST."""
+    halves = {half: _algorithms(sources, half.experiment) for half in HALVES}
+    ran = pd.concat(list(halves.values()))
+    if ran.empty:
+        return nothing_ran("Figure 7")
+    drawn = Figure(figsize=(2 * PANEL[0], PANEL[1]), layout="constrained")
+    panels = list(drawn.subplots(1, 2))
+    for panel, (half, cells) in zip(panels, halves.items(), strict=True):
+        _frame(panel, "training accuracy (%)")
+        if cells.empty:
+            panel.set_title(half.name)
+            _say_not_run(panel)
+            continue
+        panel.set_title(sources.titles[cells["setting"].iloc[0]])
+        for place, (method, own) in enumerate(cells.groupby("method", sort=True)):
+            found = curves(own, sources.root, condition=TRAINING)
+            draw_line(panel, found[found["model"] == "pm"], str(method), place, SOLID)
+    _finish(drawn, panels, ran)
+    caption = (
+        "Figure 7. Accuracy of the clients' personal models on their own training samples, pooled over all samples, "
+        "against the communication round: Algorithm 1 (one model uploaded) and Algorithm 2 (on to the local optimum, "
+        "two models uploaded). A client that was not active yet has the initial model. The paper states neither the "
+        f"split nor the number of rounds; both are FedProx's or ours. {_bands(ran)} {closing(ran)}"
+    )
+    return Drawn(drawn, caption)
+
+
+def _algorithms(sources: Sources, experiment: str) -> pd.DataFrame:
+    """The cells of both algorithms in an experiment's main setting, or in its first variant where that did not run."""
+    index = sources.index
+    cells = index[(index["experiment"] == experiment) & index["method"].str.startswith("Self-FL (Algorithm")]
+    settings = [key for key in sources.titles if key in set(cells["setting"])]
+    return cells[cells["setting"].isin(settings[:1])]
+
+
+def figure8(sources: Sources) -> Drawn:
+    """FedAvg's warm start on Sent140: accuracy by round on training and on test samples."""
+    cells = _tweets(sources)
+    cells = cells[cells["method"] == WARM_START]
+    if cells.empty:
+        return nothing_ran("Figure 8")
+    drawn = Figure(figsize=(7.0, 3.6), layout="constrained")
+    panel = drawn.subplots()
+    _frame(panel, "accuracy (%)")
+    panel.set_title(sources.titles[cells["setting"].iloc[0]])
+    models = {"pm": "personal models (fine-tuned)", "gm": "global model"}
+    for place, (model, name) in enumerate(models.items()):
+        for condition, samples, dashes in ((TRAINING, "training samples", SOLID), (TESTS, "test samples", DASHED)):
+            found = curves(cells, sources.root, condition=condition)
+            draw_line(panel, found[found["model"] == model], f"{name}, {samples}", place, dashes)
+    _finish(drawn, [panel], cells)
+    caption = (
+        "Figure 8. FedAvg on Sent140, the start of all methods of Figure 9: accuracy against the communication round, "
+        "pooled over all clients' samples. Solid: on the clients' own training samples; dashed: on their test samples. "
+        "The paper does not say whether its curves are of the global model or of what local training makes of it; both "
+        f"are drawn. {_bands(cells)} {closing(cells)}"
+    )
+    return Drawn(drawn, caption)
+
+
+def figure9(sources: Sources) -> Drawn:
+    """All methods on Sent140 after the warm start: training accuracy on the left, test accuracy on the right."""
+    cells = _tweets(sources)
+    before = cells[cells["method"] == WARM_START]
+    cells = cells[cells["method"] != WARM_START]
+    if cells.empty:
+        return nothing_ran("Figure 9")
+    first = int(before["rounds"].max())
+    drawn = Figure(figsize=(2 * PANEL[0], PANEL[1] + 0.3), layout="constrained")
+    panels = list(drawn.subplots(1, 2))
+    kinds = ((TRAINING, "training accuracy (%)"), (TESTS, "test accuracy (%)"))
+    for panel, (condition, label) in zip(panels, kinds, strict=True):
+        _frame(panel, label)
+        for place, method in enumerate(dict.fromkeys(cells["method"])):
+            found = curves(cells[cells["method"] == method], sources.root, condition=condition)
+            own = found[found["model"] == "pm"]
+            draw_line(panel, own.assign(round=first + own["round"]), method, place, SOLID)
+    _finish(drawn, panels, cells)
+    caption = (
+        f"Figure 9. Personal models on Sent140 ({sources.titles[cells['setting'].iloc[0]]}) after {first} rounds of "
+        "FedAvg, from whose global weights every method begins: accuracy on the clients' own training samples (left) "
+        "and on their test samples (right), pooled over all samples, against the communication round, the warm start's "
+        "counted. Every method takes the same number of local steps. The constants of the baselines are not stated and "
+        f"are ours. {_missing(cells)}{_bands(cells)} {closing(cells)}"
+    )
+    return Drawn(drawn, caption)
+
+
+def _missing(cells: pd.DataFrame) -> str:
+    """Which of the paper's methods did not run, as a sentence."""
+    left = [method for method in METHODS if method not in set(cells["method"])]
+    return f"Not run at this scale: {', '.join(left)}. " if left else ""
+
+
+def _tweets(sources: Sources) -> pd.DataFrame:
+    """The cells of the first experiment on tweets that ran; none if none did."""
+    index = sources.index
+    ran = [experiment for experiment in TWEETS if experiment in set(index["experiment"])]
+    return index[index["experiment"].isin(ran[:1])]
+
+
+def _frame(panel: Axes, label: str) -> None:
+    """Axes with their labels; rounds are whole numbers."""
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    panel.set_xlabel("communication round")
+    panel.set_ylabel(label)
+    panel.margins(x=0.02)
+
+
+def _say_not_run(panel: Axes) -> None:
+    panel.text(0.5, 0.5, "not run at this scale", ha="center", color=SOFT, transform=panel.transAxes)
+    panel.set(xticks=[], yticks=[])
+
+
+def _finish(drawn: Figure, panels: list[Axes], cells: pd.DataFrame) -> None:
+    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    legend_below(drawn, panels)
+
+
+def _bands(cells: pd.DataFrame) -> str:
+    band = "the band spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else "one seed, so no band"
+    return f"Lines are means over seeds; {band}."
+
+
+FIGURES: dict[str, Callable[[Sources], Drawn]] = {"figure7": figure7, "figure8": figure8, "figure9": figure9}
