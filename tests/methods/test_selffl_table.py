@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,11 +19,11 @@ from torch import Tensor
 
 import toy
 import two_levels
-from agreement import preset
+from artefacts import make_plan
 from fedbayes.federation.cohort import Guests, visit_all
 from fedbayes.federation.loop import Federation, State, send
 from fedbayes.federation.protocols import under_protocol
-from two_levels import CASES, CLIENTS, LR, THETA_0
+from two_levels import CLIENTS, LR, THETA_0
 
 ROUNDS = 200
 THEIR_REPEATS = 200
@@ -65,16 +66,20 @@ class Entry(NamedTuple):
     protocol: str | None = None
 
 
+@cache
+def planned() -> dict[tuple[str, str], dict[str, Any]]:
+    """What Figures 4 and 5 run, by experiment and method."""
+    plan = make_plan(papers=["selffl"], scale="paper", seeds=[0])
+    return {(cell.experiment, cell.method): cell.run.spec for cell in plan.cells}
+
+
 def entry(label: str, case: int) -> Entry:
-    """How a row of the table is run; weights are n_m / n in the baselines."""
-    same = {"lr": LR, "weighting": "samples"}
-    return {
-        "FedAvg": Entry("fedavg", same | {"momentum": 0.0}, "trained"),
-        "Per-FedAvg": Entry("perfedavg", preset("perfedavg", "reference", alpha=LR, beta=LR, adaptation="alpha")),
-        "DITTO": Entry("ditto", preset("ditto", "selffl")),
-        "pFedMe": Entry("pfedme", preset("pfedme", "paper", **same, lr_personal=LR)),
-        "Self-FL": Entry("selffl", preset("selffl", "synthetic", client_variance=CASES[case].client_variance)),
-    }[label]
+    """How a row of the table is run: as the paper's file has it."""
+    spec = planned()[{1: "synthetic-homogeneous", 2: "synthetic-heterogeneous"}[case], label]
+    assert spec["local"] == {"batch": 1, "amount": two_levels.STEPS, "unit": "batches", "order": "full"}
+    assert spec["training"]["rounds"] == ROUNDS
+    fields = {key: value for key, value in spec["method"].items() if key != "name"}
+    return Entry(spec["method"]["name"], fields, spec["protocol"].get("personal"))
 
 
 def errors(label: str, case: int, active: int, repeats: int) -> tuple[Tensor, Tensor]:
