@@ -102,9 +102,14 @@ def test_the_worst_client_is_the_one_with_the_highest_error(made: Made) -> None:
     made.add("table5", "5of10-train10", "FedAvg", predicted=[(4, 0.7, True)], model="gm")
     drawn = FIGURES["figure3"](made.sources)
     panels = drawn.figure.axes
-    assert [panel.get_title() for panel in panels] == ["FedAvg, client 4", "", "", "LR-BPFL, client 1"]
+    assert [panel.get_title() for panel in panels] == [
+        "FedAvg, client 4",
+        "Per-FedAvg",
+        "pFedBayes",
+        "LR-BPFL, client 1",
+    ]
     assert panels[3].texts[0].get_text() == "ECE 40.0 %\nMCE 40.0 %"
-    assert panels[1].texts[0].get_text() == "Per-FedAvg:\nnot run"
+    assert panels[1].texts[0].get_text() == "not run"
 
 
 def test_figure_1_shows_the_mean_client(made: Made) -> None:

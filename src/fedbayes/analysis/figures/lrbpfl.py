@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
@@ -169,12 +170,12 @@ def final_ranks(cells: pd.DataFrame, sources: Sources) -> pd.DataFrame:
 
 def _draw_ranks(panel: Axes, ranks: pd.DataFrame, most: int) -> AxesImage:
     """A shade and a number for each layer and client."""
-    shades = colormaps["Greys"].resampled(most)
+    shades = ListedColormap(colormaps["Greys"](np.linspace(0.05, 0.8, most)))
     image = panel.imshow(ranks.to_numpy(), cmap=shades, vmin=0.5, vmax=most + 0.5, aspect="auto")
     for layer, row in enumerate(ranks.to_numpy()):
         for client, rank in enumerate(row):
             colour = "white" if rank > most / 2 else "black"
-            panel.text(client, layer, f"{rank:.0f}", ha="center", va="center", fontsize=6, color=colour)
+            panel.text(client, layer, f"{rank:.0f}", ha="center", va="center", fontsize=7, color=colour)
     panel.set_yticks(range(len(ranks)), list(ranks.index))
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     panel.grid(visible=False)

@@ -92,11 +92,12 @@ def draw_diagrams(
         for panel, method in zip(row, methods, strict=True):
             own = cells[(cells["setting"] == setting) & (cells["method"] == method)]
             if own.empty:
-                panel.text(0.5, 0.5, f"{method}:\n{NOT_RUN}", ha="center", va="center", color=SOFT)
-                panel.set_axis_off()
-                continue
-            title, binned, errors = shown(own)
-            draw_reliability(panel, binned, errors)
+                panel.text(0.5, 0.5, NOT_RUN, ha="center", va="center", color=SOFT)
+                panel.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence")
+                title = method
+            else:
+                title, binned, errors = shown(own)
+                draw_reliability(panel, binned, errors)
             panel.set_title(title, fontsize=9)
             panel.label_outer()
         row[0].set_ylabel(f"{titles[setting]}\naccuracy")
