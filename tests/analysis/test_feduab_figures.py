@@ -136,8 +136,11 @@ def test_a_row_for_each_quantity_and_unrun_settings_say_so(finished: Path) -> No
     [
         ("figure6", ["Figure 6. Global models", "whole test part", "one seed, so no band", "rounds 5 (paper 2000)"]),
         ("figure7", ["Figure 7. Personal models", "one more local training", "MNIST-5k (stands in for MNIST)"]),
-        ("figure8", ["Figure 8.", "neither which number", "draws 2 (paper 5)"]),
-        ("figure9", ["Figure 9.", "the test part of CIFAR-100-like", "our own list", "CIFAR-10-like (stands in for"]),
+        ("figure8", ["Figure 8.", "neither which number", "(trace): AUROC 0.610,", "draws 2 (paper 5)"]),
+        (
+            "figure9",
+            ["Figure 9.", "part of CIFAR-100-like", "our own list", "all unknown 0.720, like 0.500; by"],
+        ),
     ],
 )
 def test_captions_say_what_is_shown_and_files_are_the_same_twice(finished: Path, name: str, words: list[str]) -> None:

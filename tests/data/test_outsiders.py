@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
+from artefacts import ROOT
 from fedbayes.data import sources
 from fedbayes.data.outsiders import LIKE_CIFAR10, LOOKALIKES, outsiders
 from fedbayes.reading import ConfigError
@@ -67,6 +69,8 @@ def test_labels_of_lookalikes_are_those_that_cifar100_gives_their_names() -> Non
     # torchvision's sum: no other pickle is opened.
     assert sources.described(meta, "meta").md5 == "7973b15100ade9c7d40fb424638fde48"
     fine = pickle.loads(meta, encoding="latin1")["fine_label_names"]
+    facts = yaml.safe_load((ROOT / "config/datasets.yaml").read_text(encoding="utf-8"))
+    assert facts["cifar100"]["class_names"] == [name.replace("_", " ") for name in fine]
     assert {label: fine[label] for label in LIKE_CIFAR10} == {label: name for label, (name, _) in LIKE_CIFAR10.items()}
 
 

@@ -311,6 +311,8 @@ def row(**keys: Any) -> Any:
          ["config/datasets.yaml", "mnist-5k.stand_in_for", "did you mean 'mnist'?"]),
         (FEDAVG, at("presets", "paper", "lr", value=-1), ["config/methods/fedavg.yaml", "presets.paper.lr"]),
         (FEDAVG, at("presets", value={"paper": {}}), ["config/methods/fedavg.yaml", "'reference' is missing"]),
+        ("datasets.yaml", at("mnist", "class_names", value=["zero", "one"]),
+         ["config/datasets.yaml: mnist", "class_names has 2 names; expected one for each of the 10 classes"]),
         ("datasets.yaml", at("mnist", "sha256", value="abc"), ["config/datasets.yaml", "mnist.sha256"]),
     ],
 )  # fmt: skip

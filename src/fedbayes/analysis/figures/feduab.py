@@ -92,7 +92,8 @@ def figure8(sources: Sources) -> Drawn:
         "Figure 8. Uncertainty of FedUAB-5's global model on test images of CIFAR-10, All-Dirichlet, at its best "
         f"round. Above: four images by the written rule, none twice, of the first seed. {OPEN}Below: the same for "
         "all test images: the share of right and of wrong predictions with at most that uncertainty, seeds pooled; "
-        f"AUROC is the chance that a wrong prediction is less sure than a right one. {closing(cells)}"
+        f"AUROC is the chance that a wrong prediction is less sure than a right one. {_in_a_line(notes)} "
+        f"{closing(cells)}"
     )
     return Drawn(uncertainty.draw(sources, what_ran(cells), examples, known, groups, notes), caption)
 
@@ -131,7 +132,7 @@ def figure9(sources: Sources) -> Drawn:
         f"written rule, of the first seed. {OPEN}Which classes are like a known one is our own list (ten of "
         "CIFAR-100's; stand-ins have none). Below: the same for all images: the share with at most that "
         f"uncertainty, seeds pooled; AUROC is the chance that an image of an unknown class is less sure than "
-        f"one of a known class. {closing(cells)}"
+        f"one of a known class. {_in_a_line(notes)} {closing(cells)}"
     )
     return Drawn(uncertainty.draw(sources, what_ran(cells), examples, known, groups, notes), caption)
 
@@ -145,6 +146,12 @@ def _uncertain(sources: Sources) -> pd.DataFrame:
 def _predictions(sources: Sources, cells: pd.DataFrame, condition: str) -> pd.DataFrame:
     rows = read_runs(cells, sources.root, "predictions.parquet")
     return rows[(rows["model"] == "gm") & (rows["condition"] == condition)]
+
+
+def _in_a_line(notes: list[str]) -> str:
+    """What stands above the panels, as a sentence for those who cannot see them."""
+    parts = [f"by {label}: {', '.join(note.splitlines())}" for label, note in zip(SCORES.values(), notes, strict=True)]
+    return f"Measured {'; '.join(parts)}."
 
 
 def _aurocs(evaluations: pd.DataFrame, conditions: dict[str, str], metric: str) -> str:
