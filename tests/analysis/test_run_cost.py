@@ -12,6 +12,7 @@ from fedbayes.analysis.compare import compare, printed_only, read_reproduction
 from fedbayes.analysis.matrix import matrix
 from fedbayes.analysis.run_cost import cost_values, factors, training_seconds
 from fedbayes.analysis.summarize import CELL, over_seeds
+from fedbayes.analysis.tables import make_table
 from fedbayes.analysis.verdict import DERIVED
 from fedbayes.io import EVALUATION_COLUMNS
 
@@ -117,5 +118,7 @@ def test_a_table_of_costs_names_no_model(compared: pd.DataFrame) -> None:
         "numbers of a client's model",
         "training time, FedAvg being 1",
     }
+    reading = make_table(compared, "table1").reading
+    assert "Costs belong to a whole run" in reading and "is not in the paper" not in reading
     printed = {(line.method, line.metric): line.entries[0].text for line in lines if line.published}
     assert printed["Mine", "train_time_beside_pFedBayes"] == "0.50" and printed["Mine", "time_factor"] == "2Z"

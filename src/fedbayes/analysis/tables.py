@@ -15,13 +15,14 @@ from typing import Any, cast
 import pandas as pd
 
 from fedbayes.analysis import display
-from fedbayes.analysis.compare import NUMBERS, printed_only, read_reproduction
+from fedbayes.analysis.compare import NUMBERS, read_reproduction
 from fedbayes.analysis.latex import fragment
 from fedbayes.analysis.listing import MOST_COLUMNS, Listing, by_setting
 from fedbayes.analysis.matrix import Matrix, matrix
 from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import meaning_of
-from fedbayes.io import write_text, write_with
+from fedbayes.analysis.verdict import NOT_IN_PAPER
+from fedbayes.io import COST, write_text, write_with
 from fedbayes.reading import choice, complain
 
 READING = (
@@ -36,6 +37,10 @@ COLUMNS = (
     "all clients' test samples together, client mean weighs clients equally; both are of the best round."
 )
 UNPRINTED = " A method without published values is not in the paper."
+COSTS = (
+    " Costs belong to a whole run, not to a round. Times are of training alone, on the machine that ran; where the "
+    "paper prints seconds, ratios of printed ones stand beside the same ratios of ours."
+)
 CSV_COLUMNS = ["table", "dataset", "setting", "method", "metric", "model", "unit", "status", "variant", "preset"]
 CSV_COLUMNS += [
     "scale",
@@ -95,8 +100,10 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
     of_table = _rows_of(rows, key)
     measures = dict.fromkeys(display.measure(metric) for metric in of_table["metric"])
     reading = f"Measured: {', '.join(measures)}. {READING}"
-    if len(printed_only(of_table)) < len(of_table):
+    if (of_table["why_no_verdict"] == NOT_IN_PAPER).any():
         reading += UNPRINTED
+    if (of_table["model"] == COST).any():
+        reading += COSTS
     shape = matrix(of_table)
     listing = by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
     heading = display.title(of_table["table"].iloc[0])
