@@ -71,7 +71,7 @@ def test_figure_7_marks_the_half_that_did_not_run(smoke: Path) -> None:
     first, second = drawn(smoke, "figure7").figure.axes
     assert title(first) == "MNIST" and not first.get_lines()
     assert [text.get_text() for text in first.texts] == ["not run at this scale"]
-    assert title(second) == "characters by writer" and len(second.get_lines()) == 2
+    assert title(second) == "FEMNIST: characters by writer" and len(second.get_lines()) == 2
 
 
 def test_figure_8_has_the_warm_start_on_training_and_test_samples(full: Path) -> None:

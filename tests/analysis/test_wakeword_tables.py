@@ -89,6 +89,17 @@ def test_numbers_of_different_states_do_not_compete(audio: tuple[Plan, pd.DataFr
     assert not device_a["Self-FL (cluster-level)", "state normal"]
 
 
+def test_an_infinite_ratio_is_explained_and_never_the_best(audio: tuple[Plan, pd.DataFrame]) -> None:
+    rows = audio[1]
+    assert "accepts nothing falsely" not in make_table(rows, "table5").reading
+    lost = (rows["method"] == "Self-FL (cluster-level)") & (rows["condition"] == "normal-A")
+    rows = rows.assign(ours=rows["ours"].where(~lost, float("inf")))
+    table = make_table(rows, "table5")
+    assert "accepts nothing falsely" in table.reading
+    first = [x.entries[0] for x in table.matrix.lines if x.part == "state normal" and not x.published]
+    assert [(entry.text, entry.best) for entry in first] == [("0.50", False), ("inf", False)], "one alone wins nothing"
+
+
 def test_both_rates_of_table_6_are_rows(audio: tuple[Plan, pd.DataFrame]) -> None:
     parts = dict.fromkeys(line.part for line in make_table(audio[1], "table6").matrix.lines)
     states = ("normal", "playback", "alarm")

@@ -134,7 +134,7 @@ def _mark_best(lines: list[Line]) -> None:
     competing: dict[tuple[str, str, bool, int], list[Entry]] = defaultdict(list)
     for line in lines:
         for column, entry in enumerate(line.entries):
-            if not math.isnan(entry.value):
+            if math.isfinite(entry.value):
                 competing[line.metric, line.part, line.published, column].append(entry)
     for (metric, _, _, _), entries in competing.items():
         choose = max if meaning_of(metric).higher_is_better else min

@@ -36,6 +36,7 @@ COLUMNS = (
     "Student's t over seeds (seeds − 1 degrees of freedom); one seed has neither deviation nor interval. Pooled takes "
     "all clients' test samples together, client mean weighs clients equally; both are of the best round."
 )
+INFINITE = " Infinite (inf): the baseline accepts nothing falsely where it operates, and the model does."
 UNPRINTED = " A method without published values is not in the paper."
 COSTS = (
     " Costs belong to a whole run, not to a round. Times are of training alone, on the machine that ran; where the "
@@ -104,6 +105,8 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
         reading += UNPRINTED
     if (of_table["model"] == COST).any():
         reading += COSTS
+    if of_table["ours"].abs().eq(float("inf")).any():
+        reading += INFINITE
     shape = matrix(of_table)
     listing = by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
     heading = display.title(of_table["table"].iloc[0])

@@ -50,7 +50,8 @@ def figure7(sources: Sources) -> Drawn:
             panel.set_title(half.name)
             _say_not_run(panel)
             continue
-        panel.set_title(sources.titles[cells["setting"].iloc[0]])
+        stands_in = f"{half.name}: " if cells["variant"].iloc[0] else ""
+        panel.set_title(stands_in + sources.titles[cells["setting"].iloc[0]])
         for place, (method, own) in enumerate(cells.groupby("method", sort=True)):
             found = curves(own, sources.root, condition=TRAINING)
             draw_line(panel, found[found["model"] == "pm"], str(method), place, SOLID)
