@@ -434,5 +434,6 @@ class Config(Record):
 
     scale: Scale = "smoke"
     papers: Names
+    experiments: Names | None = Field(None, description="These experiments of the papers alone; absent: all.")
     seeds: Seeds | None = Field(None, description="Instead of the scale's own.")
     execution: Execution = Field(default_factory=lambda: Execution())

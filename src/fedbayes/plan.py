@@ -354,7 +354,7 @@ class _Planner:
         self.presets: dict[str, MethodPresets] = {}
 
     def plan(self) -> Plan:
-        papers = {name: self.paper(name) for name in self.config.papers}
+        papers = self.chosen({name: self.paper(name) for name in self.config.papers})
         cells = [cell for name, paper in papers.items() for cell in self.cells(name, paper)]
         self.check_outsiders(cells)
         return Plan(self.config, papers, self.datasets, tuple(cells), read_committed_splits(self.root))
@@ -408,14 +408,36 @@ class _Planner:
         if name not in known:
             raise complain("config/config.yaml (or --config)", "papers", "unknown paper: " + choice(name, known))
         file = f"config/papers/{name}.yaml"
-        return parse(Paper, read_yaml(self.root / file, file), file)
+        paper = parse(Paper, read_yaml(self.root / file, file), file)
+        self.check_scales(file, paper)
+        self.check_methods(file, paper)
+        self.check_printed(file, paper)
+        return paper
+
+    def chosen(self, papers: dict[str, Paper]) -> dict[str, Paper]:
+        """The papers with the experiments that are asked for, and with those their relative metrics compare with."""
+        asked, at = self.config.experiments, ("config/config.yaml (or --config)", "experiments")
+        if asked is None:
+            return papers
+        known = dict.fromkeys(name for paper in papers.values() for name in paper.experiments)
+        for name in asked:
+            if name not in known:
+                raise complain(*at, "unknown experiment: " + choice(name, known))
+        parts = {}
+        for key, paper in papers.items():
+            own = {name: paper.experiments[name] for name in asked if name in paper.experiments}
+            if not own:
+                raise complain(
+                    *at, f"none of them is in config/papers/{key}.yaml: {choice(asked[0], paper.experiments)}"
+                )
+            needed = {*own, *(e.baseline.experiment for e in own.values() if e.baseline)}
+            kept = {name: experiment for name, experiment in paper.experiments.items() if name in needed}
+            parts[key] = paper.model_copy(update={"experiments": kept})
+        return parts
 
     def cells(self, name: str, paper: Paper) -> list[Cell]:
         file = f"config/papers/{name}.yaml"
         scale: ScaleChanges | PaperScale = getattr(paper.scales, self.config.scale)
-        self.check_scales(file, paper)
-        self.check_methods(file, paper)
-        self.check_printed(file, paper)
         cells = []
         for key, experiment in paper.experiments.items():
             for setting_key, setting in experiment.settings.items():

@@ -111,6 +111,27 @@ def test_a_scale_may_run_the_first_presets_alone_and_says_what_it_leaves_out(clo
     assert left == {label: len(entry.presets) - 1 for label, entry in methods.items() if len(entry.presets) > 1}
 
 
+def test_single_experiments_are_planned_alone_with_what_they_compare_with() -> None:
+    whole, part = make_plan(papers=["bpfed"]), make_plan(papers=["bpfed"], experiments=["table2"])
+    assert {cell.experiment for cell in part.cells} == {"table2"}
+    assert part.runs.keys() == {cell.run.id for cell in whole.cells if cell.experiment == "table2"}
+    assert part.shown("bpfed", "Table") == ["tableii"] and part.shown("bpfed", "Figure") == ["figure6"]
+    audio = make_plan(papers=["selffl"], experiments=["table4"])
+    assert {cell.experiment for cell in audio.cells} == {"audio-central", "table4"}
+
+
+@pytest.mark.parametrize(
+    ("papers", "words"),
+    [
+        (["bpfed"], "experiments: unknown experiment: found 'tabel1'"),
+        (["bpfed", "feduab"], "experiments: none of them is in config/papers/feduab.yaml"),
+    ],
+)
+def test_an_experiment_that_is_not_there_is_one_sentence(clone: Path, papers: list[str], words: str) -> None:
+    asked = ["tabel1"] if len(papers) == 1 else ["new-client"]
+    assert words in complaint(clone, papers=papers, experiments=asked)
+
+
 def test_a_scale_makes_nothing_longer(clone: Path) -> None:
     def ten_rounds_more(paper: Any) -> None:
         paper["scales"]["reduced"] |= {"training": {"rounds": 200}, "protocol": {"window": [100, 200], "every": 5}}
