@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
 
 from artefacts import make_plan
 from fedbayes.config import Execution
 from fedbayes.data.fetch import fetch
 from fedbayes.data.splits import make_split
+from fedbayes.federation import checkpoint
 from fedbayes.plan import Run
+from fedbayes.runs.evaluate import evaluate
 from fedbayes.runs.train import train
 
 
@@ -30,6 +38,32 @@ def prepare(folder: Path, run: Run) -> tuple[Path, Path]:
         fetch("mnist-5k", make_plan().datasets["mnist-5k"], dataset, None)
         make_split(dataset, run.split, 0, split, None)
     return dataset, split
+
+
+@contextmanager
+def stopping_after(last: int) -> Iterator[None]:
+    """A block in which training stops as soon as the checkpoint of a round is written."""
+
+    class Stop(Exception):
+        pass
+
+    def save_and_stop(target: Path, round_: int, *args: Any) -> None:
+        save(target, round_, *args)
+        if round_ == last:
+            raise Stop
+
+    save = checkpoint.save
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Stop):
+        patched.setattr(checkpoint, "save", save_and_stop)
+        yield
+
+
+def evaluate_in(folder: Path, run: Run, target: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The tables `evaluation` and `predictions` of a run trained into `target`, which are written into `folder`."""
+    dataset, split = prepare(target.parent, run)
+    files = (folder / "evaluation.parquet", folder / "predictions.parquet")
+    evaluate(run, target / "state.safetensors", dataset, split, None, *files, Execution())
+    return pd.read_parquet(files[0]), pd.read_parquet(files[1])
 
 
 def train_in(folder: Path, run: Run, checkpoint_seconds: float = 60.0, code: str = "test") -> Path:

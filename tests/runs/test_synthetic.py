@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from artefacts import make_plan
+from embedded import stopping_after
 from fedbayes.analysis.summarize import run_values
 from fedbayes.config import Execution
 from fedbayes.data.fetch import fetch, load
 from fedbayes.data.splits import make_split
 from fedbayes.data.two_level_gaussian import local_estimates
-from fedbayes.federation import checkpoint
 from fedbayes.io import read_json, read_state
 from fedbayes.plan import Run
 from fedbayes.reading import ConfigError
@@ -108,25 +108,11 @@ def test_nothing_is_best_and_the_last_round_is_what_was_tested_then(dataset: Pat
     assert pd.read_parquet(target / "visits.parquet").empty, "visits of replicates are not kept"
 
 
-def test_a_stopped_run_goes_on_to_the_same_bytes(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stopped_run_goes_on_to_the_same_bytes(dataset: Path, tmp_path: Path) -> None:
     run = small_run("Self-FL", clients_per_round=10)
     calm = train_in(tmp_path / "calm", run, dataset)
-
-    class Stop(Exception):
-        pass
-
-    def stop_after_two(folder: Path, round_: int, *args: Any) -> None:
-        save(folder, round_, *args)
-        if round_ == 2:
-            raise Stop
-
-    save = checkpoint.save
-    monkeypatch.setattr(checkpoint, "save", stop_after_two)
-    with pytest.raises(Stop):
+    with stopping_after(2):
         train_in(tmp_path / "rough", run, dataset, checkpoint_seconds=0)
-    monkeypatch.setattr(checkpoint, "save", save)
     rough = train_in(tmp_path / "rough", run, dataset)
     for name in FILES:
         assert (rough / name).read_bytes() == (calm / name).read_bytes()

@@ -16,7 +16,7 @@ import torch
 
 from agreement import preset
 from artefacts import METRICS
-from embedded import prepare, small_run, train_in
+from embedded import evaluate_in, prepare, small_run, stopping_after, train_in
 from fedbayes.analysis.summarize import run_values
 from fedbayes.config import Execution
 from fedbayes.data.splits import read_split
@@ -26,7 +26,6 @@ from fedbayes.plan import Run
 from fedbayes.reading import ConfigError
 from fedbayes.runs import train as training
 from fedbayes.runs.assemble import assemble
-from fedbayes.runs.evaluate import evaluate
 from fedbayes.runs.provenance import dataset_record
 
 HERE = Path(__file__).parent
@@ -35,24 +34,6 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_in(tmp_path_factory.mktemp("trained"), small_run())
-
-
-def stop_after(last: int, folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train a run until the checkpoint of a round is written, and stop there."""
-
-    class Stop(Exception):
-        pass
-
-    def save_and_stop(target: Path, round_: int, *args: object) -> None:
-        save(target, round_, *args)
-        if round_ == last:
-            raise Stop
-
-    save = checkpoint.save
-    with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "save", save_and_stop)
-        with pytest.raises(Stop):
-            train_in(folder, run, checkpoint_seconds=0)
 
 
 def test_rounds_hold_every_model_scope_and_metric(trained: Path) -> None:
@@ -87,12 +68,13 @@ def test_kept_states_are_the_last_and_the_best_of_the_window(trained: Path) -> N
         assert int(state[f"best-{model}/round"]) == best == record["best_round"][model]
 
 
-def test_states_of_single_rounds_are_kept_across_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_of_single_rounds_are_kept_across_a_restart(tmp_path: Path) -> None:
     """Stopped after round 3 and started again, as undisturbed; the state of round 2 is that of a run of two rounds."""
     spec = small_run().spec
     run = Run(spec | {"protocol": spec["protocol"] | {"keep": [0, 2]}})
     calm = train_in(tmp_path / "calm", run)
-    stop_after(3, tmp_path / "rough", run, monkeypatch)
+    with stopping_after(3):
+        train_in(tmp_path / "rough", run, checkpoint_seconds=0)
     rough = train_in(tmp_path / "rough", run, checkpoint_seconds=0)
     assert (rough / "state.safetensors").read_bytes() == (calm / "state.safetensors").read_bytes()
     kept, short = (
@@ -103,12 +85,9 @@ def test_states_of_single_rounds_are_kept_across_a_restart(tmp_path: Path, monke
     for name, tensor in short.items():
         state, key = name.split("/", 1)
         assert state != "last" or torch.equal(kept[f"round-2/{key}"], tensor)
-    dataset, split = prepare(tmp_path / "calm", run)
-    targets = (tmp_path / "evaluation.parquet", tmp_path / "predictions.parquet")
-    evaluate(run, calm / "state.safetensors", dataset, split, None, *targets, Execution())
-    found = pd.read_parquet(targets[0])
+    found, predicted = evaluate_in(tmp_path, run, calm)
     assert dict(found[["state", "round"]].drop_duplicates().to_numpy())["round-2"] == 2
-    assert set(pd.read_parquet(targets[1])["state"]) == {"best-pm", "best-gm"}
+    assert set(predicted["state"]) == {"best-pm", "best-gm"}
 
 
 def test_personal_models_may_be_tested_less_often(tmp_path: Path) -> None:
@@ -135,18 +114,7 @@ def test_the_record_says_where_the_numbers_come_from(trained: Path) -> None:
 
 def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp_path: Path) -> None:
     run = small_run()
-    dataset, split = prepare(trained.parent, run)
-    evaluate(
-        run,
-        trained / "state.safetensors",
-        dataset,
-        split,
-        None,
-        tmp_path / "evaluation.parquet",
-        tmp_path / "predictions.parquet",
-        Execution(),
-    )
-    found = pd.read_parquet(tmp_path / "evaluation.parquet")
+    found, predicted = evaluate_in(tmp_path, run, trained)
     assert tuple(found.columns) == EVALUATION_COLUMNS
     # Beside every client's metrics, how well confidence tells wrong from right.
     tested, cost = found[found["model"] != "cost"], found[found["model"] == "cost"]
@@ -162,7 +130,6 @@ def test_evaluation_agrees_with_training_and_has_every_client(trained: Path, tmp
                 "value"
             ].item()
             assert during == after
-    predicted = pd.read_parquet(tmp_path / "predictions.parquet")
     assert set(zip(predicted["state"], predicted["model"], strict=True)) == {("best-pm", "pm"), ("best-gm", "gm")}
     for model, rows in predicted.groupby("model"):
         best = found[(found["state"] == f"best-{model}") & (found["model"] == model)]
@@ -177,21 +144,11 @@ def test_evaluation_records_what_a_method_tells_of_its_clients(tmp_path: Path) -
     fields = preset("lrbpfl", "paper", penalty=20.0, lr_gate=1.0) | {"name": "lrbpfl"}
     run = Run(spec | {"method": fields, "local": spec["local"] | {"amount": 2}})
     target = train_in(tmp_path, run)
-    dataset, split = prepare(tmp_path, run)
-    evaluate(
-        run,
-        target / "state.safetensors",
-        dataset,
-        split,
-        None,
-        tmp_path / "evaluation.parquet",
-        tmp_path / "predictions.parquet",
-        Execution(),
-    )
-    ranks = pd.read_parquet(tmp_path / "evaluation.parquet").query("model == 'client' and state == 'last'")
+    found, _ = evaluate_in(tmp_path, run, target)
+    ranks = found.query("model == 'client' and state == 'last'")
     assert set(ranks["metric"]) == {"rank/hidden0", "rank/head"} and sorted(set(ranks["client"])) == list(range(10))
     assert set(ranks["value"]) == {1.0}, "a heavy penalty leaves the first rank"
-    values = run_values(pd.read_parquet(target / "rounds.parquet"), pd.read_parquet(tmp_path / "evaluation.parquet"))
+    values = run_values(pd.read_parquet(target / "rounds.parquet"), found)
     assert set(values.loc[values["model"] == "client", "scope"]) == {"mean"}
 
 
@@ -208,10 +165,11 @@ def test_a_method_gives_notice_of_its_cost_and_is_looped_where_it_must_be(tmp_pa
 
 
 def test_a_damaged_checkpoint_is_said_and_does_not_change_the_result(
-    trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Stop after round 3, truncate the newest checkpoint, start again."""
-    stop_after(3, tmp_path, small_run(), monkeypatch)
+    with stopping_after(3):
+        train_in(tmp_path, small_run(), checkpoint_seconds=0)
     newest = tmp_path / "run/checkpoint/round-000003/state.safetensors"
     newest.write_bytes(newest.read_bytes()[:1000])
     with caplog.at_level(logging.INFO, logger=training.LOG.name):
@@ -286,15 +244,4 @@ def test_a_diverging_run_is_a_result(tmp_path: Path) -> None:
     assert list(accuracy.index) == list(range(7))
     assert sorted(set(rounds.loc[rounds["model"] == "pm", "round"])) == [0, stopped, 6]
     assert set(accuracy.loc[stopped:]) == {accuracy[stopped]} and accuracy[stopped] < 0.2
-    dataset, split = prepare(tmp_path, run)
-    evaluate(
-        run,
-        target / "state.safetensors",
-        dataset,
-        split,
-        None,
-        tmp_path / "evaluation.parquet",
-        tmp_path / "predictions.parquet",
-        Execution(),
-    )
-    assert not pd.read_parquet(tmp_path / "evaluation.parquet").empty
+    assert not evaluate_in(tmp_path, run, target)[0].empty

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from agreement import preset
-from embedded import small_run, train_in
-from fedbayes.federation import checkpoint
+from embedded import small_run, stopping_after, train_in
 from fedbayes.io import VISITS_COLUMNS
 from fedbayes.plan import Run
 
@@ -45,21 +43,9 @@ def test_a_method_that_asks_for_nothing_leaves_an_empty_table(tmp_path: Path) ->
     assert tuple(visits.columns) == VISITS_COLUMNS and visits.empty
 
 
-def test_visits_before_a_stop_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visits_before_a_stop_are_not_lost(tmp_path: Path) -> None:
     calm = train_in(tmp_path / "calm", self_fl())
-
-    class Stop(Exception):
-        pass
-
-    def stop_after_two(folder: Path, round_: int, *args: Any) -> None:
-        save(folder, round_, *args)
-        if round_ == 2:
-            raise Stop
-
-    save = checkpoint.save
-    monkeypatch.setattr(checkpoint, "save", stop_after_two)
-    with pytest.raises(Stop):
+    with stopping_after(2):
         train_in(tmp_path / "rough", self_fl(), checkpoint_seconds=0)
-    monkeypatch.setattr(checkpoint, "save", save)
     rough = train_in(tmp_path / "rough", self_fl())
     assert (rough / "visits.parquet").read_bytes() == (calm / "visits.parquet").read_bytes()

@@ -10,7 +10,7 @@ A value is taken from a run in three ways (`selection`):
 
 `best` and `last` come from `evaluation.parquet`, so that a metric that is evaluated again reaches every table;
 `rounds.parquet` gives `mean100` and the training loss. What is relative to another run (a cell's `baseline`) is worked
-out here from `predictions.parquet` of both, of the best state alone. What a run cost (`run_cost.py`) stands beside its
+out here from `predictions.parquet` of both. What a run cost (`run_cost.py`) stands beside its
 tests, under the selection `run`. A run that diverged counts like any other; `diverged` says so. The model it ended with
 stands for all later rounds.
 """
@@ -97,9 +97,9 @@ def _cell_values(cell: pd.Series[str], root: Path) -> pd.DataFrame:
 
 
 def relative_to(baseline: Path, folder: Path, evaluation: pd.DataFrame) -> pd.DataFrame:
-    """Relative false accepts of a run in the rows that `run_values` makes: pooled, of each model's best state.
+    """Relative false accepts of a run in the rows that `run_values` makes: pooled, of best and last states.
 
-    Other states keep no predictions. The condition is the group of samples, such as `normal-A`.
+    The baseline stands at its own best state. The condition is the group of samples, such as `normal-A`.
 
     Args:
         baseline: folder of the run it is compared with.
@@ -107,11 +107,15 @@ def relative_to(baseline: Path, folder: Path, evaluation: pd.DataFrame) -> pd.Da
         evaluation: its `evaluation.parquet`.
     """
     predictions, theirs = (pd.read_parquet(place / "predictions.parquet") for place in (folder, baseline))
-    states = predictions.drop_duplicates("model").set_index("model")["state"]
     rounds = evaluation.drop_duplicates("state").set_index("state")["round"]
-    values = relative_values(predictions, theirs)
-    at = values["model"].map(states).map(rounds).astype(str)
-    return values.assign(scope="pooled", metric=METRIC, selection="best", round=at)
+    best = theirs[theirs["state"] == "best-gm"]
+    parts = [
+        relative_values(rows, best).assign(
+            scope="pooled", metric=METRIC, selection="last" if state == "last" else "best", round=str(rounds[state])
+        )
+        for state, rows in predictions.groupby("state")
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def stand_still(rounds: pd.DataFrame, evaluation: pd.DataFrame, window: tuple[int, int]) -> pd.DataFrame:

@@ -75,7 +75,8 @@ def evaluate(
         tested = by_round[round_]
         for model, predictions in tested.models.items():
             rows += _rows(federation, name, round_, model, predictions)
-            if name == best_state(model, states):
+            # What is relative to another run is worked out from samples, of the last state, too.
+            if name == best_state(model, states) or (name == "last" and groups is not None):
                 samples.append(_samples(federation, name, model, predictions, groups))
         rows += _traits(federation, name, state)
         if name == "last":

@@ -8,12 +8,13 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.drawing import Drawn
 from fedbayes.analysis.figures.bars import draw_bars
 from fedbayes.analysis.figures.lines import accuracy_by_round, accuracy_caption
 from fedbayes.analysis.figures.reliability import bins, draw_histogram, draw_reliability
-from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, read_runs, what_ran
+from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, read_runs, say_not_run
 
+PREFIXES = {"MNIST": "mnist", "FMNIST": "fmnist", "CIFAR-10": "cifar10"}  # of the names of settings
 BINS = 10  # the code's
 # Experiments that hold a part of Table I, whose runs the curves are of.
 TABLE1 = ("table1", "table1-cifar10", "table1-cifar10-bpfed", "table1-cifar10-perfedavg")
@@ -32,7 +33,13 @@ def curves(dataset: str, name: str, sources: Sources) -> Drawn:
     if cells.empty:
         return nothing_ran(name)
     caption = f"{name}. {accuracy_caption(cells, sources.logged)} Not smoothed; the paper's code averages 20 rounds."
-    return Drawn(accuracy_by_round(cells, sources.titles, sources.root, sources.logged), caption)
+    return Drawn(accuracy_by_round(cells, _sizes(sources, PREFIXES[dataset]), sources.root, sources.logged), caption)
+
+
+def _sizes(sources: Sources, dataset: str, suffix: str = "") -> dict[str, str]:
+    """Titles of a dataset's settings with small and with large data."""
+    keys = [f"{dataset}-{size}{suffix}" for size in ("small", "large")]
+    return {key: sources.titles[key] for key in keys if key in sources.titles}
 
 
 def figure6(sources: Sources) -> Drawn:
@@ -41,17 +48,22 @@ def figure6(sources: Sources) -> Drawn:
     cells = cells[(cells["method"] == "BPFed") & (cells["published_dataset"] == "MNIST")]
     if cells.empty:
         return nothing_ran("Figure 6")
-    settings = [key for key in sources.titles if key in set(cells["setting"])]
-    drawn = Figure(figsize=(4.2 * len(settings), 4.6), layout="constrained")
-    panels = drawn.subplots(2, len(settings), squeeze=False, height_ratios=[3, 1.4], sharex=True)
-    for column, key in zip(panels.T, settings, strict=True):
+    titles = _sizes(sources, "mnist")
+    drawn = Figure(figsize=(4.2 * len(titles), 4.6), layout="constrained")
+    panels = drawn.subplots(2, len(titles), squeeze=False, height_ratios=[3, 1.4])
+    for column, (key, title) in zip(panels.T, titles.items(), strict=True):
+        column[0].set_title(title)
+        if key not in set(cells["setting"]):
+            say_not_run(column[0])
+            column[1].set_axis_off()
+            continue
         predicted = read_runs(cells[cells["setting"] == key], sources.root, "predictions.parquet")
         binned = bins(predicted[(predicted["model"] == "pm") & (predicted["condition"] == "clean")], BINS)
         draw_reliability(column[0], binned)
         draw_histogram(column[1], binned)
-        column[0].set(title=sources.titles[key], xlabel="")
+        column[0].set_xlabel("")
     drawn.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     caption = (
         f"Figure 6. Above: accuracy of BPFed's personal models by confidence, {BINS} bins, at the round of highest "
         "accuracy; the hatched part is the gap to the mean confidence in the bin, the dashed line is perfect "
@@ -66,21 +78,18 @@ def new_client(dataset: str, name: str, sources: Sources) -> Drawn:
     cells = cells[cells["setting"].str.startswith(dataset) & cells["method"].isin(NEW_CLIENT_METHODS)]
     if cells.empty:
         return nothing_ran(name)
-    rows = []
-    for (setting, method), own in cells.groupby(["setting", "method"], sort=False):
-        tested = read_runs(own, sources.root, "evaluation.parquet")
-        tested = tested[(tested["state"] == "last") & (tested["model"] == "pm") & (tested["condition"] == "new")]
-        accuracy = 100 * tested.loc[(tested["client"] == -1) & (tested["metric"] == "accuracy"), "value"]
-        group = sources.titles[str(setting)].split(",")[0]
-        rows.append((group, method, accuracy.mean(), accuracy.min(), accuracy.max()))
+    rows = [
+        (title.split(",")[0], method, *_accuracy_of_new(cells, setting, method, sources))
+        for method in NEW_CLIENT_METHODS
+        for setting, title in _sizes(sources, dataset, "-new").items()
+    ]
     drawn = Figure(figsize=(7.0, 3.4), layout="constrained")
     panel = drawn.subplots()
     values = pd.DataFrame(rows, columns=["group", "series", "mean", "low", "high"])
-    order = {method: at for at, method in enumerate(NEW_CLIENT_METHODS)}
-    draw_bars(panel, values.sort_values("series", key=lambda names: names.map(order), kind="stable"))
+    draw_bars(panel, values)
     panel.set_ylabel("accuracy of the new client (%)")
     drawn.legend(*panel.get_legend_handles_labels(), loc="outside lower left", ncols=len(NEW_CLIENT_METHODS))
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     spread = "; the line spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else ""
     caption = (
         f"{name}. Test accuracy of the first client, which joins after training and trains its private part alone, the "
@@ -88,6 +97,17 @@ def new_client(dataset: str, name: str, sources: Sources) -> Drawn:
         "over what its bars are averages. "
     )
     return Drawn(drawn, caption + closing(cells))
+
+
+def _accuracy_of_new(cells: pd.DataFrame, setting: str, method: str, sources: Sources) -> tuple[float, float, float]:
+    """Mean, lowest and highest accuracy over seeds in percent; NaN where nothing ran."""
+    own = cells[(cells["setting"] == setting) & (cells["method"] == method)]
+    if own.empty:
+        return (float("nan"),) * 3
+    tested = read_runs(own, sources.root, "evaluation.parquet")
+    tested = tested[(tested["state"] == "last") & (tested["model"] == "pm") & (tested["condition"] == "new")]
+    accuracy = 100 * tested.loc[(tested["client"] == -1) & (tested["metric"] == "accuracy"), "value"]
+    return float(accuracy.mean()), float(accuracy.min()), float(accuracy.max())
 
 
 FIGURES: dict[str, Callable[[Sources], Drawn]] = {

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,8 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from fedbayes.analysis.drawing import SOFT
-from fedbayes.analysis.figures.sources import closing, read_runs, what_ran
+from fedbayes.analysis.figures.sources import closing, head, read_runs, say_not_run
 
 # Okabe and Ito's colours, told apart by the colour-blind; markers tell methods apart in print without colour.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00", "#7f7f7f")
@@ -39,6 +39,13 @@ class Quantity:
     metric: str
     label: str
     factor: float = 1.0
+
+
+class Look(NamedTuple):
+    """How a line is told from others: which colour and which marker it has."""
+
+    colour: int
+    marker: int
 
 
 ACCURACY = Quantity("accuracy", "test accuracy (%)", 100.0)
@@ -65,21 +72,27 @@ def accuracy_caption(cells: pd.DataFrame, logged: pd.DataFrame) -> str:
 
 
 def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path, logged: pd.DataFrame) -> Figure:
-    """Pooled test accuracy against the round: a panel per setting, a line per method, preset and model."""
-    settings = [key for key in titles if key in set(cells["setting"])]
-    columns = COLUMNS.get(len(settings), 3)
-    rows = -(-len(settings) // columns)
+    """Pooled test accuracy against the round: a panel per setting of `titles`, a line per method, preset and model.
+
+    A setting that did not run says so.
+    """
+    columns = COLUMNS.get(len(titles), 3)
+    rows = -(-len(titles) // columns)
     # A lone panel has the width of the page to itself.
     size = (7.0, 3.6) if columns == 1 else (3.6 * columns, 3.1 * rows + 0.5)
     drawn = Figure(figsize=size, layout="constrained")
     panels = drawn.subplots(rows, columns, squeeze=False).ravel()
     names = list(dict.fromkeys(zip(cells["method"], cells["preset"], strict=True)))
-    for panel, key in zip(panels, settings, strict=False):
-        _draw_panel(panel, cells[cells["setting"] == key], names, root, logged[logged["setting"] == key])
-        panel.set_title(titles[key])
-    for panel in panels[len(settings) :]:
+    for panel, (key, title) in zip(panels, titles.items(), strict=False):
+        panel.set_title(title)
+        ours = cells[cells["setting"] == key]
+        if len(ours):
+            _draw_panel(panel, ours, names, root, logged[logged["setting"] == key])
+        else:
+            say_not_run(panel)
+    for panel in panels[len(titles) :]:
         panel.set_axis_off()
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     legend_below(drawn, list(panels))
     return drawn
 
@@ -102,9 +115,8 @@ def quantities_by_round(
                 _draw_methods(panel, ours, names, root, quantity, [model])
                 _dress(panel, quantity)
             else:
-                panel.text(0.5, 0.5, "not run at this scale", ha="center", va="center", color=SOFT)
-                panel.set(xticks=[], yticks=[])
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+                say_not_run(panel)
+    head(drawn, cells)
     legend_below(drawn, list(panels.ravel()))
     return drawn
 
@@ -125,12 +137,14 @@ def _draw_methods(
     quantity: Quantity,
     models: Sequence[str],
 ) -> None:
-    """A line for each method, preset and model that ran; a method looks the same in every panel."""
+    """A line for each method, preset and model that ran: a colour a method, a marker a preset, in every panel."""
+    methods = list(dict.fromkeys(method for method, _ in names))
     for place, (method, preset) in enumerate(names):
         ours = cells[(cells["method"] == method) & (cells["preset"] == preset)]
         if len(ours):
             values = curves(ours, root, quantity.metric)
-            _draw_lines(panel, values[values["model"].isin(models)], f"{method} ({preset})", place, quantity.factor)
+            look = Look(methods.index(method), place)
+            _draw_lines(panel, values[values["model"].isin(models)], f"{method} ({preset})", look, quantity.factor)
 
 
 def _dress(panel: Axes, quantity: Quantity) -> None:
@@ -161,24 +175,24 @@ def curves(cells: pd.DataFrame, root: Path, metric: str = "accuracy", condition:
     return rows.groupby(["model", "round"])["value"].agg(mean="mean", low="min", high="max").reset_index()
 
 
-def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, place: int, factor: float) -> None:
+def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, look: Look, factor: float) -> None:
     """Personal and global model of one method, in its colour and marker."""
     for model, every in reversed(list(values.groupby("model"))):  # pm before gm
-        draw_line(panel, every, f"{label}, {str(model).upper()}", place, DASHES[str(model)], factor)
+        draw_line(panel, every, f"{label}, {str(model).upper()}", look, DASHES[str(model)], factor)
 
 
-def draw_line(panel: Axes, every: pd.DataFrame, label: str, place: int, dashes: Dashes, factor: float = 100.0) -> None:
+def draw_line(panel: Axes, every: pd.DataFrame, label: str, look: Look, dashes: Dashes, factor: float = 100.0) -> None:
     """One curve and its band over seeds.
 
     Args:
         panel: where to draw it.
         every: columns round, mean, low, high.
         label: what the legend says.
-        place: which of several: decides colour and marker.
+        look: its colour and marker.
         dashes: how the line is dashed.
         factor: what values are multiplied by: 100 shows fractions as percent.
     """
-    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+    colour, marker = COLOURS[look.colour % len(COLOURS)], MARKERS[look.marker % len(MARKERS)]
     step = -(-len(every) // POINTS_A_LINE)
     line = every[::-step][::-1]  # the last round is always drawn
     spacing = max(1, len(line) // MARKERS_A_LINE)
@@ -188,7 +202,7 @@ def draw_line(panel: Axes, every: pd.DataFrame, label: str, place: int, dashes: 
         color=colour,
         linestyle=dashes,
         marker=marker,
-        markevery=(place * spacing // 4 % spacing, spacing),
+        markevery=(look.marker * spacing // 4 % spacing, spacing),
         label=label,
     )
     low, high = factor * line["low"], factor * line["high"]
@@ -210,8 +224,8 @@ def _settled(panel: Axes) -> list[NDArray[np.float64]]:
     return [y[x >= START * x[-1]] for x, y in (np.asarray(line.get_data()) for line in panel.get_lines())]
 
 
-def legend_below(drawn: Figure, panels: list[Axes]) -> None:
-    """One legend below all panels, each line once."""
+def legend_below(drawn: Figure, panels: list[Axes], entry_inches: float = LEGEND_INCHES) -> None:
+    """One legend below all panels, each line once; `entry_inches` is the room for its longest entry."""
     found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    columns = int(drawn.get_figwidth() / LEGEND_INCHES)
+    columns = int(drawn.get_figwidth() / entry_inches)
     drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=columns, handlelength=3.5)

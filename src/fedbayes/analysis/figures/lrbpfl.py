@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
-from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.drawing import Drawn
 from fedbayes.analysis.figures.lrbpfl_shifts import figure4, figure6
 from fedbayes.analysis.figures.reliability import (
     ByClient,
@@ -28,10 +28,10 @@ from fedbayes.analysis.figures.sources import (
     Sources,
     closing,
     first_presets,
+    head,
     nothing_ran,
     read_runs,
     tested_model,
-    what_ran,
 )
 from fedbayes.io import TRAITS
 
@@ -149,7 +149,7 @@ def figure7(sources: Sources) -> Drawn:
         image = _draw_ranks(panel, tables[key], RANKS)
         panel.set_title(sources.titles[key])
     drawn.colorbar(image, ax=list(panels), label="rank", ticks=range(1, RANKS + 1))
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     caption = (
         "Figure 7. Ranks that are left of each layer's mask at each client after the last round of LR-BPFL, out of "
         f"r_max = {RANKS} (darker: more); clients are counted from 0. Of the first seed alone. {UNSAID} "

@@ -7,11 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedbayes.analysis.drawing import SOFT, Drawn
-from fedbayes.analysis.figures.lines import COLOURS, MARKERS
+from fedbayes.analysis.figures.lines import COLOURS, MARKERS, seeds_caption
 from fedbayes.analysis.figures.sources import (
     Sources,
     closing,
     first_presets,
+    head,
     nothing_ran,
     read_runs,
     tested_model,
@@ -51,14 +52,17 @@ def figure4(sources: Sources) -> Drawn:
         panel.set_ylim(bottom=0)
         panel.margins(x=0.06)
     drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=4, handlelength=3.0)
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     caption = (
         "Figure 4. ECE, 15 bins, of clients that were not in training, against the alpha of the Dirichlet law of "
         "their labels; the point 0 are the training clients, whose alpha is 0.1. All are tested at the round where "
-        f"training clients are most accurate. {_bands(cells)} Sizes and training shares of these clients are not "
-        "printed. "
+        f"training clients are most accurate. {seeds_caption(cells)} Sizes and training shares of these are not "
+        "printed. FedBE, whose server holds samples of its own, is not in this figure. "
     )
-    return Drawn(drawn, caption + closing(cells))
+    ran = set(cells["setting"])
+    left = [title for key, title in sources.titles.items() if key.startswith(NEW) and key not in ran]
+    missing = f"Not run at this scale: {', '.join(left)}. " if left else ""
+    return Drawn(drawn, caption + missing + closing(cells))
 
 
 def new_client_errors(cells: pd.DataFrame, sources: Sources) -> pd.DataFrame:
@@ -79,12 +83,6 @@ def _draw_errors(panel: Axes, values: pd.DataFrame, method: str, place: int) -> 
     colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
     panel.plot(values["alpha"], 100 * values["mean"], color=colour, marker=marker, markersize=6, label=method)
     panel.fill_between(values["alpha"], 100 * values["low"], 100 * values["high"], color=colour, alpha=0.18, lw=0)
-
-
-def _bands(cells: pd.DataFrame) -> str:
-    if cells["seed"].nunique() == 1:
-        return "One seed, so no band."
-    return "Means over seeds; the band spans the lowest to the highest."
 
 
 def figure6(sources: Sources) -> Drawn:

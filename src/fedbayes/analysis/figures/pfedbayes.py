@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.drawing import Drawn
 from fedbayes.analysis.figures.lines import accuracy_by_round, accuracy_caption
-from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, read_runs, what_ran
+from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, read_runs
 
+SIZES = ("mnist-small", "mnist-medium", "mnist-large")  # panels of Figure 2
 SHOWN_CLIENTS = 5  # of Figure 3
 PARTS = {"aleatoric-trace": ("aleatoric", "#56b4e9", ""), "epistemic-trace": ("epistemic", "#e69f00", "///")}
 
 
 def figure2(sources: Sources) -> Drawn:
-    """Accuracy by round on MNIST, the main settings of Table 1."""
-    cells = sources.cells("table1")
-    cells = cells[cells["published_dataset"] == "MNIST"]
+    """Accuracy by round on MNIST, the main settings of Table 1 and the only ones of BNFed."""
+    bnfed = sources.index[sources.index["experiment"] == "table1-bnfed"]
+    bnfed = bnfed.assign(setting=bnfed["setting"].str.removesuffix("-unit"))
+    cells = pd.concat([sources.cells("table1"), bnfed, sources.cells("table1-pfedgp")])
+    cells = cells[cells["setting"].isin(SIZES)]
     if cells.empty:
         return nothing_ran("Figure 2")
-    caption = "Figure 2. " + accuracy_caption(cells, sources.logged)
-    return Drawn(accuracy_by_round(cells, sources.titles, sources.root, sources.logged), caption)
+    reading = accuracy_caption(cells, sources.logged)
+    caption = f"Figure 2. {reading} BNFed has pixels in [0, 1]; Local is not in the paper."
+    titles = {key: sources.titles[key] for key in SIZES if key in sources.titles}
+    return Drawn(accuracy_by_round(cells, titles, sources.root, sources.logged), caption)
 
 
 def figure3(sources: Sources) -> Drawn:
@@ -49,7 +55,7 @@ def figure3(sources: Sources) -> Drawn:
         panel.set(title=f"round {round_}", xlabel="client")
     panels[0].set_ylabel("predictive variance")
     drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     caption = (
         f"Figure 3. Predictive uncertainty of the personal models of the first {SHOWN_CLIENTS} clients before training "
         "and after some rounds: the variance of the predicted label, summed over classes, mean over the client's test "

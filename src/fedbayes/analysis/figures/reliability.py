@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from fedbayes.analysis.display import NOT_RUN
 from fedbayes.analysis.drawing import SOFT
-from fedbayes.analysis.figures.sources import what_ran
+from fedbayes.analysis.figures.sources import head
 
 ByClient = dict[tuple[int, int], pd.DataFrame]  # bins by seed and client
 # What a panel shows of the cells of a setting and method: its title, bins, and the two errors in its corner.
@@ -105,7 +105,7 @@ def draw_diagrams(
         label: handle for panel in panels.flat for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
     drawn.legend(list(handles.values()), list(handles), loc="outside lower left", ncols=2)
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     return drawn
 
 

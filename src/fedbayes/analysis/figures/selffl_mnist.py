@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedbayes.analysis.display import count
-from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.drawing import Drawn
 from fedbayes.analysis.figures.lines import COLOURS, MARKERS, accuracy_by_round, accuracy_caption
-from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, read_runs, what_ran
+from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, read_runs
 
 AT_ROUND = 100  # of Figure 11 [A]
 MOST_BINS = 20
@@ -50,7 +50,7 @@ def figure11(sources: Sources) -> Drawn:
         for axis in (panel.xaxis, panel.yaxis):
             axis.set_major_locator(MaxNLocator(6, integer=True))
         said.append(f"{preset}: {count(len(taken), 'visit')} in round {at}")
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     caption = (
         "Figure 11. Self-FL's number of local steps of the clients that were active in one round, all seeds together "
         f"({'; '.join(said)}). In the paper it is round {AT_ROUND}, with 10 % of the clients active; where fewer "
@@ -79,7 +79,7 @@ def figure12(sources: Sources) -> Drawn:
     for axis in (panel.xaxis, panel.yaxis):
         axis.set_major_locator(MaxNLocator(8, integer=True))
     drawn.legend(loc="outside lower left", ncols=2)
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     caption = (
         "Figure 12. Self-FL's number of local steps of one client against the rounds it was active in: the client that "
         f"was active most often, of the first seed ({'; '.join(said)}). {OPEN}Nor does it say which client it draws. "

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedbayes.analysis.drawing import SOFT, Drawn
-from fedbayes.analysis.figures.lines import COLOURS, DASHES, MARKERS
-from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, read_runs, what_ran
+from fedbayes.analysis.drawing import Drawn
+from fedbayes.analysis.figures.lines import COLOURS, DASHES, MARKERS, legend_below
+from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, read_runs
 from fedbayes.io import read_json
 
 HOMOGENEOUS, HETEROGENEOUS = "synthetic-homogeneous", "synthetic-heterogeneous"
@@ -21,6 +21,7 @@ CASES = {HOMOGENEOUS: "homogeneous clients", HETEROGENEOUS: "heterogeneous clien
 METHODS = ("FedAvg", "DITTO", "pFedMe", "Per-FedAvg", "Self-FL")
 ALGORITHMS = {"Self-FL": "Algorithm 1", "Augmented Self-FL": "Algorithm 2"}
 APART = 0.006  # lines stand so far beside each other, because several methods share their server's estimate
+SHORT_ENTRY = 1.4  # inches of a legend's entry
 PANELS = {"gm": "(a) global error", "pm": "(b) local error"}
 OPEN = (
     "The paper does not state the starting point (0 here), the constants of DITTO (lambda 0.1, unscaled) and of pFedMe "
@@ -60,8 +61,8 @@ def by_activity(experiment: str, name: str, sources: Sources) -> Drawn:
             line = found[(found["model"] == model) & (found["method"] == method)]
             _draw_line(panel, line, method, place, beside)
         _finish(panel, title)
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
-    _legend(drawn, list(panels))
+    head(drawn, cells)
+    legend_below(drawn, list(panels), SHORT_ENTRY)
     absent = [method for method in METHODS if method not in set(cells["method"])]
     missing = f"Not run at this scale: {', '.join(absent)}. " if absent else ""
     return Drawn(drawn, f"{name}. {CASES[experiment].capitalize()}: {_reading()}{missing}{OPEN} {closing(cells)}")
@@ -84,8 +85,8 @@ def figure6(sources: Sources) -> Drawn:
                 line = found[(found["model"] == model) & (found["method"] == method)]
                 _draw_line(panel, line, label, place, APART * (place - 0.5))
             _finish(panel, f"{title}, {CASES[case]}")
-    drawn.suptitle(what_ran(every), fontsize=9, color=SOFT, x=0.01, ha="left")
-    _legend(drawn, list(panels.ravel()))
+    head(drawn, every)
+    legend_below(drawn, list(panels.ravel()), SHORT_ENTRY)
     open_points = "The paper does not state the starting point (0 here) nor the activity rates of this figure."
     return Drawn(drawn, f"Figure 6. Self-FL's two algorithms: {_reading()}{open_points} {closing(every)}")
 
@@ -110,12 +111,6 @@ def _finish(panel: Axes, title: str) -> None:
     panel.set(title=title, xlabel="activity rate C", ylabel="mean absolute error", xlim=(0, 1.05))
     panel.set_ylim(bottom=0)
     panel.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-
-
-def _legend(drawn: Figure, panels: list[Axes]) -> None:
-    """One legend below all panels, each line once."""
-    found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
-    drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=len(found), handlelength=3)
 
 
 def _reading() -> str:

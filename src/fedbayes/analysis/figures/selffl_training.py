@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedbayes.analysis.drawing import SOFT, Drawn
-from fedbayes.analysis.figures.lines import DASHES, curves, draw_line, legend_below
-from fedbayes.analysis.figures.sources import Sources, closing, nothing_ran, what_ran
+from fedbayes.analysis.drawing import Drawn
+from fedbayes.analysis.figures.lines import DASHES, Look, curves, draw_line, legend_below, seeds_caption
+from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, say_not_run
 
 TRAINING, TESTS = "train", "clean"  # conditions of rounds.parquet
 SOLID, DASHED = DASHES["pm"], DASHES["gm"]
@@ -48,19 +48,19 @@ def figure7(sources: Sources) -> Drawn:
         _frame(panel, "training accuracy (%)")
         if cells.empty:
             panel.set_title(half.name)
-            _say_not_run(panel)
+            say_not_run(panel)
             continue
         stands_in = f"{half.name}: " if cells["variant"].iloc[0] else ""
         panel.set_title(stands_in + sources.titles[cells["setting"].iloc[0]])
         for place, (method, own) in enumerate(cells.groupby("method", sort=True)):
             found = curves(own, sources.root, condition=TRAINING)
-            draw_line(panel, found[found["model"] == "pm"], str(method), place, SOLID)
+            draw_line(panel, found[found["model"] == "pm"], str(method), Look(place, place), SOLID)
     _finish(drawn, panels, ran)
     caption = (
         "Figure 7. Accuracy of the clients' personal models on their own training samples, pooled over all samples, "
         "against the communication round: Algorithm 1 (one model uploaded) and Algorithm 2 (on to the local optimum, "
         "two models uploaded). A client that was not active yet has the initial model. The paper states neither the "
-        f"split nor the number of rounds; both are FedProx's or ours. {_bands(ran)} {closing(ran)}"
+        f"split nor the number of rounds; both are FedProx's or ours. {seeds_caption(ran)} {closing(ran)}"
     )
     return Drawn(drawn, caption)
 
@@ -87,13 +87,13 @@ def figure8(sources: Sources) -> Drawn:
     for place, (model, name) in enumerate(models.items()):
         for condition, samples, dashes in ((TRAINING, "training samples", SOLID), (TESTS, "test samples", DASHED)):
             found = curves(cells, sources.root, condition=condition)
-            draw_line(panel, found[found["model"] == model], f"{name}, {samples}", place, dashes)
+            draw_line(panel, found[found["model"] == model], f"{name}, {samples}", Look(place, place), dashes)
     _finish(drawn, [panel], cells)
     caption = (
         "Figure 8. FedAvg on Sent140, the start of all methods of Figure 9: accuracy against the communication round, "
         "pooled over all clients' samples. Solid: on the clients' own training samples; dashed: on their test samples. "
         "The paper does not say whether its curves are of the global model or of what local training makes of it; both "
-        f"are drawn. {_bands(cells)} {closing(cells)}"
+        f"are drawn. {seeds_caption(cells)} {closing(cells)}"
     )
     return Drawn(drawn, caption)
 
@@ -114,14 +114,14 @@ def figure9(sources: Sources) -> Drawn:
         for place, method in enumerate(dict.fromkeys(cells["method"])):
             found = curves(cells[cells["method"] == method], sources.root, condition=condition)
             own = found[found["model"] == "pm"]
-            draw_line(panel, own.assign(round=first + own["round"]), method, place, SOLID)
+            draw_line(panel, own.assign(round=first + own["round"]), method, Look(place, place), SOLID)
     _finish(drawn, panels, cells)
     caption = (
         f"Figure 9. Personal models on Sent140 ({sources.titles[cells['setting'].iloc[0]]}) after {first} rounds of "
         "FedAvg, from whose global weights every method begins: accuracy on the clients' own training samples (left) "
         "and on their test samples (right), pooled over all samples, against the communication round, the warm start's "
         "counted. Every method takes the same number of local steps. The constants of the baselines are not stated and "
-        f"are ours. {_missing(cells)}{_bands(cells)} {closing(cells)}"
+        f"are ours. {_missing(cells)}{seeds_caption(cells)} {closing(cells)}"
     )
     return Drawn(drawn, caption)
 
@@ -147,19 +147,9 @@ def _frame(panel: Axes, label: str) -> None:
     panel.margins(x=0.02)
 
 
-def _say_not_run(panel: Axes) -> None:
-    panel.text(0.5, 0.5, "not run at this scale", ha="center", color=SOFT, transform=panel.transAxes)
-    panel.set(xticks=[], yticks=[])
-
-
 def _finish(drawn: Figure, panels: list[Axes], cells: pd.DataFrame) -> None:
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+    head(drawn, cells)
     legend_below(drawn, panels)
-
-
-def _bands(cells: pd.DataFrame) -> str:
-    band = "the band spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else "one seed, so no band"
-    return f"Lines are means over seeds; {band}."
 
 
 FIGURES: dict[str, Callable[[Sources], Drawn]] = {"figure7": figure7, "figure8": figure8, "figure9": figure9}

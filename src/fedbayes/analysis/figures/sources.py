@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -82,6 +83,17 @@ def nothing_ran(name: str) -> Drawn:
     drawn = Figure(figsize=(7.0, 1.2))
     drawn.text(0.5, 0.5, text, ha="center", va="center", color=SOFT)
     return Drawn(drawn, text)
+
+
+def head(drawn: Figure, cells: pd.DataFrame) -> None:
+    """The line above every figure: scale, dataset that really ran, seeds."""
+    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+
+
+def say_not_run(panel: Axes) -> None:
+    """A panel whose cells did not run says so instead of being blank."""
+    panel.text(0.5, 0.5, "not run at this scale", ha="center", va="center", color=SOFT, transform=panel.transAxes)
+    panel.set(xticks=[], yticks=[])
 
 
 def what_ran(cells: pd.DataFrame) -> str:
