@@ -21,8 +21,8 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 @pytest.fixture(scope="session")
 def diverged(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
-    """Scale reduced: two of the first setting's three seeds diverged."""
-    campaign = make_campaign(tmp_path_factory.mktemp("diverged"), "reduced")
+    """Scale paper: two of the first setting's three seeds diverged."""
+    campaign = make_campaign(tmp_path_factory.mktemp("diverged"), "paper")
     at = {seed: {"diverged": {"round": r, "reason": "the training loss is nan"}} for seed, r in ((1, 12), (2, 40))}
     diverge(campaign, at)
     return campaign

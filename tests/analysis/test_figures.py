@@ -80,7 +80,7 @@ def test_the_same_runs_give_the_same_bytes(smoke: Campaign, tmp_path: Path) -> N
 
 
 def test_a_figure_of_which_nothing_ran_says_so(smoke: Campaign, tmp_path: Path) -> None:
-    index = pd.read_csv(smoke.index, keep_default_na=False).assign(published_dataset="FMNIST")
+    index = pd.read_csv(smoke.index, keep_default_na=False).assign(setting="fmnist-small")
     index.to_csv(tmp_path / "index.csv", index=False)
     svg = tmp_path / "figure2.svg"
     figure("pfedbayes/figure2", tmp_path / "index.csv", smoke.root, TITLES, LOGGED, svg, svg.with_suffix(".png"))

@@ -58,7 +58,13 @@ def of_methods(seconds: dict[str, float], **cell: str) -> pd.DataFrame:
         for method, value in seconds.items()
     ]
     place = {"paper": "p", "experiment": "table1", "setting": "s", "scale": "paper", "published_table": "Table1"}
-    place |= {"published_dataset": "D", "published_setting": "S", "run": "r", "diverged": ""}
+    place |= {
+        "published_dataset": "D",
+        "published_setting": "S",
+        "published_condition": "clean",
+        "run": "r",
+        "diverged": "",
+    }
     nothing = dict.fromkeys([column for column in CELL if column != "method"], "")
     return pd.concat(rows).assign(**nothing | place | cell, seed=0)
 

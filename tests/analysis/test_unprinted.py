@@ -104,7 +104,7 @@ def test_every_file_has_it(extended: Campaign, tmp_path: Path) -> None:
 
 
 def test_it_is_frozen_like_all_others(tmp_path: Path) -> None:
-    campaign = make_campaign(tmp_path, "reduced")
+    campaign = make_campaign(tmp_path, "paper")
     add_cells(campaign, method="FedMine")
     freeze(campaign.reproduction, tmp_path, tmp_path / "frozen.csv")
     frozen = pd.read_csv(tmp_path / "frozen.csv", keep_default_na=False)

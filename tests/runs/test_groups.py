@@ -42,7 +42,8 @@ def test_each_sample_has_its_own_group(grouped: bool, tmp_path: Path) -> None:
     evaluate(run, target / "state.safetensors", dataset, split, None, *files, Execution())
     predicted, tests = pd.read_parquet(files[1]), read_split(split)[0].test
     assert set(predicted["model"]) == {"pm", "gm"}
-    for (_, client), rows in predicted.groupby(["model", "client"]):
+    assert ("last" in set(predicted["state"])) == grouped
+    for (_, _, client), rows in predicted.groupby(["state", "model", "client"]):
         own = tests[int(str(client))]
         assert rows["label"].tolist() == labels[own].tolist()
         expected = [NAMES[state[row], device[row]] if grouped else "" for row in own]

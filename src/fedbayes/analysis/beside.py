@@ -28,7 +28,7 @@ def run_row(theirs: dict[str, Any], meaning: Meaning, cell: pd.DataFrame) -> dic
     tested = cell[(cell["model"] == model) & (cell["metric"] == meaning.metric)]
     if tested.empty:
         return None
-    selection = WHOLE if model == COST else "best"
+    selection = WHOLE if model == COST else meaning.selection
     taken = _value(tested, selection, meaning.scope)
     ours = _mean(tested, selection, meaning.scope)
     source = tested.iloc[0].to_dict() | {key: value for key, value in taken.items() if key in SEEDS}
@@ -42,9 +42,9 @@ def run_row(theirs: dict[str, Any], meaning: Meaning, cell: pd.DataFrame) -> dic
         "ours": ours,
         "ours_last": _mean(tested, "last", meaning.scope),
         "ours_mean100": _mean(tested, "mean100", meaning.scope),
-        "ours_pooled": _mean(tested, "best", "pooled"),
-        "ours_client_mean": _mean(tested, "best", "mean"),
-        "ours_worst_client": _mean(tested, "best", "worst"),
+        "ours_pooled": _mean(tested, selection, "pooled"),
+        "ours_client_mean": _mean(tested, selection, "mean"),
+        "ours_worst_client": _mean(tested, selection, "worst"),
         "difference": ours - theirs["published"],
     }
     return row | _judged(row, meaning)

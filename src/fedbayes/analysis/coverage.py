@@ -14,7 +14,7 @@ from fedbayes.analysis.published import KEY, NOT_AVAILABLE
 
 PLACE = ["table", "dataset", "setting", "method"]
 CLAIMED = ["published_table", "published_dataset", "published_setting", "method"]
-NO_EXPERIMENT = "no experiment yet"
+NO_EXPERIMENT = "no experiment"
 
 Records = Sequence[tuple[pd.DataFrame, Mapping[str, Any]]]
 

@@ -36,6 +36,7 @@ class Meaning:
         unit: what stands after the printed number.
         factor: one printed unit in ours.
         higher_is_better: which direction is the better one.
+        selection: which of a run's states it is taken from (`summarize.py`).
         by_machine: whether it is a time, which another machine changes.
         beside: the metric that divides it by another method's (`run_cost.FACTORS`); it is shown beside it.
         base: the method that a factor refers to, whose own is 1.
@@ -47,6 +48,7 @@ class Meaning:
     unit: str = ""
     factor: str = "1"
     higher_is_better: bool = False
+    selection: str = "best"
     by_machine: bool = False
     beside: str = ""
     base: str = ""
@@ -70,7 +72,8 @@ MEANINGS = {
     "MCE": Meaning(None, "mce15"),
     "A-ECE": Meaning(None, "ece15", scope="mean"),
     "W-ECE": Meaning(None, "ece15", scope="worst"),
-    "relative_FA": Meaning("gm", "relative_fa"),
+    # Of the last round: with one keyword among ten samples, the most accurate model may be the untrained one.
+    "relative_FA": Meaning("gm", "relative_fa", selection="last"),
     "n_weights": Meaning("cost", "weights"),
     "parameters_M": Meaning("cost", "weights", unit="M", factor=MEBI),  # LR-BPFL counts in 2^20
     "communication_MB": Meaning("cost", "bytes", unit="MB", factor=MEBI),

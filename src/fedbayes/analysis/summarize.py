@@ -99,7 +99,7 @@ def _cell_values(cell: pd.Series[str], root: Path) -> pd.DataFrame:
 def relative_to(baseline: Path, folder: Path, evaluation: pd.DataFrame) -> pd.DataFrame:
     """Relative false accepts of a run in the rows that `run_values` makes: pooled, of best and last states.
 
-    The baseline stands at its own best state. The condition is the group of samples, such as `normal-A`.
+    The baseline stands at its own best or last state. The condition is the group of samples, such as `normal-A`.
 
     Args:
         baseline: folder of the run it is compared with.
@@ -108,9 +108,8 @@ def relative_to(baseline: Path, folder: Path, evaluation: pd.DataFrame) -> pd.Da
     """
     predictions, theirs = (pd.read_parquet(place / "predictions.parquet") for place in (folder, baseline))
     rounds = evaluation.drop_duplicates("state").set_index("state")["round"]
-    best = theirs[theirs["state"] == "best-gm"]
     parts = [
-        relative_values(rows, best).assign(
+        relative_values(rows, theirs[theirs["state"] == ("last" if state == "last" else "best-gm")]).assign(
             scope="pooled", metric=METRIC, selection="last" if state == "last" else "best", round=str(rounds[state])
         )
         for state, rows in predictions.groupby("state")

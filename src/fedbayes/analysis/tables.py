@@ -36,6 +36,11 @@ COLUMNS = (
     "Student's t over seeds (seeds − 1 degrees of freedom); one seed has neither deviation nor interval. Pooled takes "
     "all clients' test samples together, client mean weighs clients equally; both are of the best round."
 )
+COST_COLUMNS = (
+    "Ours is the mean ± standard deviation over seeds of what whole runs cost. The 95 % interval is Student's t "
+    "over seeds (seeds − 1 degrees of freedom); one seed has neither deviation nor interval."
+)
+OF_LAST_ROUND = " Here ours is of the last round, not of the best one."
 INFINITE = " Infinite (inf): the baseline accepts nothing falsely where it operates, and the model does."
 UNPRINTED = " A method without published values is not in the paper."
 COSTS = (
@@ -105,12 +110,15 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
         reading += UNPRINTED
     if (of_table["model"] == COST).any():
         reading += COSTS
+    if any(meaning_of(metric).selection == "last" for metric in set(of_table["metric"])):
+        reading += OF_LAST_ROUND
     if of_table["ours"].abs().eq(float("inf")).any():
         reading += INFINITE
     shape = matrix(of_table)
     listing = by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
     heading = display.title(of_table["table"].iloc[0])
-    return Table(key, heading, reading, shape, listing, COLUMNS, what_ran(of_table))
+    columns = COST_COLUMNS if (of_table["model"] == COST).all() else COLUMNS
+    return Table(key, heading, reading, shape, listing, columns, what_ran(of_table))
 
 
 def _rows_of(rows: pd.DataFrame, key: str) -> pd.DataFrame:
