@@ -127,10 +127,10 @@ def test_a_run_is_compared_with_its_baseline_of_the_same_seed(tmp_path: Path) ->
     for cell in cells:
         for run, scores in ((cell.run, own[cell.seed]), (folders[cell.baseline], BASELINE)):
             write_run(tmp_path, run)
-            predictions({"normal-A": scores}).to_parquet(tmp_path / run.folder / "predictions.parquet")
+            predictions("last", {"normal-A": scores}).to_parquet(tmp_path / run.folder / "predictions.parquet")
     pd.DataFrame([cell.row() for cell in cells]).to_csv(tmp_path / "index.csv", index=False)
     summarize(tmp_path / "index.csv", tmp_path, tmp_path / "summary.parquet")
     summary = pd.read_parquet(tmp_path / "summary.parquet").query("metric == 'relative_fa'")
     row = summary.iloc[0]
-    assert len(summary) == 1 and (row["condition"], row["selection"], row["scope"]) == ("normal-A", "best", "pooled")
+    assert len(summary) == 1 and (row["condition"], row["selection"], row["scope"]) == ("normal-A", "last", "pooled")
     assert row["mean"] == pytest.approx((0.5 + 2.0) / 2) and row["seed_list"] == "0 1"
