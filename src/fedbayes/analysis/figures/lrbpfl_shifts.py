@@ -101,6 +101,7 @@ def figure6(sources: Sources) -> Drawn:
         _draw_pair(panel, at, method, place)
     panel.set(xlabel="test accuracy (%)", ylabel="ECE (%)")
     panel.margins(0.12)
+    panel.set_ylim(bottom=0)
     drawn.legend(*panel.get_legend_handles_labels(), loc="outside lower left", ncols=4)
     drawn.suptitle(f"{what_ran(cells)}\nfilled: clean, empty: noisy", fontsize=9, color=SOFT, x=0.01, ha="left")
     unrun = [m for m in dict.fromkeys(clean["method"]) if m not in set(noisy["method"])]

@@ -30,7 +30,8 @@ def figure10(sources: Sources) -> Drawn:
         "by its samples. FedAvg's personal models are the global one after a local visit. The paper states neither "
         "split, learning rates and number of rounds nor which accuracy it draws."
     )
-    return Drawn(accuracy_by_round(cells, sources.titles, sources.root, sources.logged), caption)
+    titles = {key: sources.titles[key] for key in dict.fromkeys(cells["setting"])}
+    return Drawn(accuracy_by_round(cells, titles, sources.root, sources.logged), caption)
 
 
 def figure11(sources: Sources) -> Drawn:
