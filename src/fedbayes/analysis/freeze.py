@@ -46,8 +46,8 @@ NUMERIC = {"Ours", "Published", "Difference", "Seeds"}
 MOST_ROWS = 5  # of one paper in the README
 CHOICE = (
     f"Chosen by rule, not by result: of each paper at most {MOST_ROWS} methods, its own first, with one printed number "
-    "each, without variants; accuracy before other metrics, with a verdict before without, scale `paper` before "
-    "`reduced`, more seeds before fewer, then the paper's own order."
+    "each, without variants where there are others; accuracy before other metrics, with a verdict before without, "
+    "scale `paper` before `reduced`, more seeds before fewer, then the paper's own order."
 )
 
 
@@ -60,7 +60,8 @@ def freeze(reproduction: Path, root: Path, target: Path) -> None:
         target: the CSV file to write or to bring up to date.
     """
     rows = read_reproduction(reproduction)
-    ran = cast(list[dict[str, Any]], rows[rows["status"] == "run"].to_dict("records"))
+    # A cell that belongs to no table, such as a baseline's, stands in the report alone.
+    ran = cast(list[dict[str, Any]], rows[(rows["status"] == "run") & (rows["table"] != "")].to_dict("records"))
     fresh = pd.DataFrame([row | _provenance(row["runs"].split(), root) for row in ran], columns=COLUMNS)
     fresh = fresh.assign(**{column: fresh[column].astype(float).map(_digits) for column in [*NUMBERS, "hours"]})
     old = _read_text(target) if target.exists() else fresh.iloc[:0]
@@ -115,7 +116,9 @@ def readme_table(frozen: Sequence[Path]) -> str:
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
     """The few rows of a paper that the README shows, by the rule that `CHOICE` states, in the paper's order."""
-    main = rows[(rows["variant"] == "") & (rows["printed"] != "")]
+    printed = rows[rows["printed"] != ""]
+    main = printed[printed["variant"] == ""]
+    main = printed if main.empty else main
     names = zip(main["method"], main["paper_name"], strict=True)
     ranked = main.assign(
         foreign=[not method.startswith(paper) for method, paper in names],
