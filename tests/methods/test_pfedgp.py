@@ -14,7 +14,7 @@ import toy
 from agreement import assert_same, preset
 from fedbayes.bayes.class_tree import ClassTree, class_tree
 from fedbayes.bayes.gp_classifier import Rbf, Values, gibbs, probability
-from fedbayes.evaluation.evaluate import _visit, predict_pm
+from fedbayes.evaluation.evaluate import predict_pm, visit_clients
 from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Feed
 from fedbayes.federation.lifting import Lifting
@@ -251,10 +251,10 @@ def test_training_makes_better_features() -> None:
 def test_models_of_clients_stand_side_by_side() -> None:
     federation = toy.federation("pfedgp", preset("pfedgp", "paper"))
     state, adapt, key = start(federation), federation.method.adapt, federation.key("adapt")
-    together = _visit(federation, state, adapt, range(3), key).out["pm"]
+    together = visit_clients(federation, state, adapt, range(3), key).out["pm"]
     assert together.features.shape == (3, 12, 5) and together.omega.shape == (3, 2, 30, 12)
     for client in range(3):
-        alone = _visit(federation, state, adapt, range(client, client + 1), key).out["pm"]
+        alone = visit_clients(federation, state, adapt, range(client, client + 1), key).out["pm"]
         assert_same(trees.take(together, client), trees.take(alone, 0), atol=0)
 
 

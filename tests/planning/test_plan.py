@@ -179,7 +179,7 @@ def test_a_picture_for_each_split_says_which_settings_share_it() -> None:
         "table1/mnist-small-batch20": "MNIST small, batch 20",
         "table1-bnfed/mnist-small-unit": "MNIST small",
         "table1-pfedgp/mnist-small": "MNIST small",
-        "figure3/mnist-small": "MNIST small",
+        "figure3/mnist-small-early": "MNIST small, first rounds",
     }
     first = {plan.split_file(run) for run in plan.runs.values() if run.spec["seed"] == 4}
     assert {plan.split_file(picture.run) for picture in pictures.values()} == first

@@ -78,6 +78,7 @@ def test_it_is_evaluated_and_goes_on_after_a_kill_to_the_same_bytes(
     evaluate(run, calm / "state.safetensors", dataset, split, None, *files, Execution(), start_file=state_file)
     rounds = pd.read_parquet(calm / "rounds.parquet").query("round == 2 and model == 'gm' and scope == 'pooled'")
     found = pd.read_parquet(files[0]).query("state == 'last' and model == 'gm' and client == -1")
+    found = found[~found["metric"].str.startswith("auroc")]  # of evaluations alone
     assert found.set_index("metric")["value"].to_dict() == rounds.set_index("metric")["value"].to_dict()
 
 
