@@ -12,7 +12,7 @@ from fedbayes.io import EVALUATION_COLUMNS, ROUNDS_COLUMNS, write_json, write_ro
 from fedbayes.plan import Plan, Run, load_plan
 
 ROOT = Path(__file__).parents[1]
-METRICS = ("accuracy", "nll", "ece10", "ece15", "mce15", "brier")
+METRICS = ("accuracy", "nll", "ece10", "ece15", "mce10", "mce15", "brier")
 CLIENTS = 10
 
 

@@ -41,6 +41,10 @@ class PlainClient:
     def kl(self, q: list[Tensor], p: list[Tensor]) -> Tensor:
         return kl_divergence(Normal(q[0], F.softplus(q[1])), Normal(p[0], F.softplus(p[1]))).sum()
 
+    def tie(self, q: list[Tensor], w: list[Tensor]) -> Tensor:
+        """KL(q || w), or KL(w || q) as BPFed's fork of the public code has it."""
+        return self.kl(w, q) if self.config["global_kl"] == "exchanged" else self.kl(q, w)
+
     def visit(self, world: list[Tensor], x: Tensor, y: Tensor, batch: int, steps: int, key: Tensor) -> list[Tensor]:
         """One round at this client; returns what it uploads."""
         config = self.config
@@ -57,8 +61,8 @@ class PlainClient:
             for inner in range(config["inner_steps"]):
                 self.personal_step(own_x, own_y, len(x), world, rng.fold(rng.fold(key, t), inner))
             self.optimisers[1].zero_grad()
-            weight = config["zeta"] / config["kl_divisor"] if config["global_kl"] == "weighted" else 1.0
-            (weight * self.kl([v.detach() for v in self.personal], self.localized)).backward()
+            weight = 1.0 if config["global_kl"] == "plain" else config["zeta"] / config["kl_divisor"]
+            (weight * self.tie([v.detach() for v in self.personal], self.localized)).backward()
             self.optimisers[1].step()
         return [v.detach().clone() for v in self.localized]
 
@@ -66,10 +70,13 @@ class PlainClient:
         """One step on Omega^i, Eq. (27)."""
         config, (mu, rho) = self.config, self.personal
         noise = config["noise_std"] * rng.normal(key, config["draws"] * len(mu), mu.dtype).view(config["draws"], -1)
-        nll = sum(F.cross_entropy(logits(mu + F.softplus(rho) * g, x), y, reduction="sum") for g in noise)
-        scale = size / len(x) if config["likelihood"] == "dataset" else 1.0
+        reduction = "mean" if config["likelihood"] == "mean" else "sum"
+        nll = sum(F.cross_entropy(logits(mu + F.softplus(rho) * g, x), y, reduction=reduction) for g in noise)
+        # `classes`: LR-BPFL's code, which has the mean over classes of the batch's sums.
+        scale = {"dataset": size / len(x), "classes": 1 / SHAPES["head.bias"][0]}
         prior = [v.detach() for v in self.localized] if config["prior"] == "moving" else world
-        loss = scale * nll / config["draws"] + config["zeta"] / config["kl_divisor"] * self.kl([mu, rho], prior)
+        loss = scale.get(config["likelihood"], 1.0) * nll / config["draws"]
+        loss = loss + config["zeta"] / config["kl_divisor"] * self.tie([mu, rho], prior)
         self.optimisers[0].zero_grad()
         loss.backward()
         self.optimisers[0].step()

@@ -46,6 +46,9 @@ Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValid
 Models = Annotated[tuple[ModelKind, ...], Field(strict=False, min_length=1), AfterValidator(_once)]
 Shown = Annotated[str, Field(pattern=r"^(Table|Figure) \w+$")]
 
+# File names of tables that no paper prints begin with this; an experiment's name follows.
+OWN_TABLE = "ours-"
+
 
 class MethodConfig(Record):
     """Base of every method's `Config`: the fields that change its numbers, each with its symbol and source."""
@@ -314,7 +317,8 @@ class Experiment(Record):
     shows: tuple[Shown, ...] = Field(strict=False, description="Tables and figures of the paper made from it.")
     published_table: str | None = Field(
         None,
-        description="`table` column of `config/published.csv`; empty where the paper prints no number, as in figures.",
+        description="`table` column of `config/published.csv`; empty where the paper prints no number, as in figures: "
+        "the experiment then has a table of its own, unless it is another one's `baseline`.",
     )
     model: NetworkChoice
     preprocess: Preprocess
@@ -410,21 +414,33 @@ class MethodPresets(Record):
 
 
 class Execution(Record):
-    """Where and how jobs run. Nothing here changes a number or a run's name."""
+    """Where and how jobs run. Nothing here changes a run's name."""
 
     # Not strict: Snakemake hands over values of --config as text.
     model_config = ConfigDict(strict=False)
 
-    device: str = Field("cpu", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
+    device: str = Field(
+        "cpu",
+        pattern=r"^(auto|cpu|mps|cuda(:(0|[1-9]\d*))?)$",
+        description="auto, cpu, mps, cuda or cuda:N; every job has a GPU to itself.",
+    )
     data_root: str | None = Field(
         None, description="Folder in torchvision's layout; the variable FEDBAYES_DATA is used where this is empty."
     )
     checkpoint_seconds: Annotated[float, Field(ge=0)] = Field(
         60.0, description="Least time between two checkpoints of a run; 0 writes one every round."
     )
+    slurm_patience_seconds: Annotated[float, Field(gt=0)] = Field(
+        1800.0, description="How long a SLURM that does not answer is waited for before Snakemake ends."
+    )
     lift: Literal["auto", "vmap", "loop"] = Field("auto", description="How clients are lifted over a batch axis.")
     compile: bool | Literal["auto"] = Field("auto", description="Whether the steps of a run are compiled.")
     chunk: PositiveInt | None = Field(None, description="Clients in memory at once; empty means all.")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that a job is known to claim: none for `auto`, because who plans cannot know what is where jobs run."""
+        return 0 if self.device in ("auto", "cpu") else 1
 
 
 class Config(Record):

@@ -69,7 +69,7 @@ class Measured:
     memory_mb: float
     disk_mb: float
     source: str
-    server_mb: float = 0.0
+    server_mb: float
 
 
 COLUMNS = [field.name for field in fields(Measured)]
@@ -206,8 +206,7 @@ class Rates:
 
 
 def _measured(row: Mapping[str, str]) -> Measured:
-    # Tables of before have no column for the server.
-    numbers = {name: float(row.get(name) or 0) for name in ("passes", "seconds", "memory_mb", "disk_mb", "server_mb")}
+    numbers = {name: float(row[name]) for name in ("passes", "seconds", "memory_mb", "disk_mb", "server_mb")}
     return Measured(row["method"], row["network"], row["dataset"], int(row["runs"]), **numbers, source=row["source"])
 
 
@@ -270,10 +269,11 @@ def summary(plan: Plan, rates: Rates, folder: Path) -> str:
     notes = f"Estimates by {RATES}; a paper's line has all its runs, the total has those that papers share once."
     if total.guessed:
         notes += "\nguessed: their method was never measured with their network, or only the data can count clients."
-    return "\n".join([f"Plan at scale {plan.config.scale}:", *_aligned(rows), notes])
+    return "\n".join([f"Plan at scale {plan.config.scale}:", *aligned(rows), notes])
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines of a table: the first column to the left, all others, which are numbers, to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for first, *others in rows:
         cells = [text.rjust(width) for text, width in zip(others, widths[1:], strict=True)]

@@ -19,6 +19,7 @@ from typing import Any
 
 from fedbayes.codedigest import code_digest, engine_numerics
 from fedbayes.config import (
+    OWN_TABLE,
     Changes,
     Config,
     DatasetFacts,
@@ -126,6 +127,10 @@ class Cell:
     baseline: str = ""  # folder of the run that relative metrics compare with
     outsiders: str = ""  # dataset of unknown classes that the global model is shown in the evaluation
     outsiders_title: str = ""
+    outsiders_stand_in_for: str = ""
+    experiment_title: str = ""
+    setting_title: str = ""
+    own_table: str = ""  # file name of the table it stands in where the paper prints none
 
     def row(self) -> dict[str, Any]:
         """The cell as a row of `results/<scale>/index/<paper>.csv`."""
@@ -269,9 +274,16 @@ class Plan:
         ]
 
     def shown(self, paper: str, kind: str) -> list[str]:
-        """File names of the tables (`Table 1` -> `table1`) or figures a paper's experiments make."""
+        """File names of the tables (`Table 1` -> `table1`) or figures a paper's experiments make, in its own order.
+
+        Tables that the paper does not print follow those it prints: of all experiments that have one and run.
+        """
+        own = dict.fromkeys(cell.own_table for cell in self.cells_of(paper) if cell.own_table and kind == "Table")
         names = [name for experiment in self.papers[paper].experiments.values() for name in experiment.shows]
-        return [name.replace(" ", "").lower() for name in names if name.startswith(kind)]
+        numbers = [name.removeprefix(f"{kind} ") for name in names if name.startswith(kind)]
+        # Figure 10 comes after Figure 9; Roman numbers up to III are in the order of their letters.
+        ordered = sorted(numbers, key=lambda number: (int(number) if number.isdigit() else 0, number))
+        return [f"{kind}{number}".lower() for number in ordered] + list(own)
 
     def setting_titles(self, paper: str) -> dict[str, str]:
         """Titles of a paper's settings by name."""
@@ -516,9 +528,10 @@ class _Planner:
         actual = exact
         if not isinstance(scale, PaperScale):
             actual = self.spec(where, experiment, setting, entry, preset, scale)
-        facts = self.datasets[actual["dataset"]]
         marks = self.marks(actual["method"])
         outsiders = self.outsiders(where, setting, scale)
+        title, stand_in_for = self.names(actual["dataset"])
+        outsiders_title, outsiders_stand_in_for = self.names(outsiders) if outsiders else ("", "")
         start, baseline = self.start(where, paper, scale), self.baseline(where, paper, scale)
 
         def run(seed: int) -> Run:
@@ -536,8 +549,8 @@ class _Planner:
                 scale=self.config.scale,
                 seed=seed,
                 run=run(seed),
-                dataset_title=facts.title,
-                stand_in_for=self.datasets[facts.stand_in_for].title if facts.stand_in_for else "",
+                dataset_title=title,
+                stand_in_for=stand_in_for,
                 marks=marks,
                 reduction=reduction(exact, actual),
                 published_table=experiment.published_table or "",
@@ -546,11 +559,20 @@ class _Planner:
                 published_condition=place.condition,
                 baseline=Run(baseline | {"seed": seed}).folder if baseline else "",
                 outsiders=outsiders,
-                outsiders_title=self.datasets[outsiders].title if outsiders else "",
+                outsiders_title=outsiders_title,
+                outsiders_stand_in_for=outsiders_stand_in_for,
+                experiment_title=experiment.title,
+                setting_title=setting.title,
+                own_table=own_table(paper, where.experiment),
             )
             for place in setting.places()
             for seed in self.config.seeds or scale.seeds
         ]
+
+    def names(self, dataset: str) -> tuple[str, str]:
+        """What people call a dataset, and the one it stands in for, if any."""
+        facts = self.datasets[dataset]
+        return facts.title, self.datasets[facts.stand_in_for].title if facts.stand_in_for else ""
 
     def baseline(self, where: _Where, paper: Paper, scale: ScaleChanges | PaperScale) -> dict[str, Any] | None:
         """What the experiment's relative metrics compare with, but for the seed: the baseline on the same dataset."""
@@ -830,6 +852,17 @@ def _changed_sections(everywhere: Changes, here: Changes, rounds: int) -> dict[s
     return changed
 
 
+def own_table(paper: Paper, experiment: str) -> str:
+    """File name of the table of an experiment whose numbers the paper does not print.
+
+    Empty where it prints them, and for an experiment that only serves others, as what their numbers are relative to.
+    """
+    serving = {other.baseline.experiment for other in paper.experiments.values() if other.baseline}
+    if paper.experiments[experiment].published_table is not None or experiment in serving:
+        return ""
+    return OWN_TABLE + re.sub(r"[^a-z0-9]+", "-", experiment.lower()).strip("-")
+
+
 def reduction(exact: dict[str, Any], actual: dict[str, Any]) -> str:
     """What a scale changed, in words made from the two specifications: `rounds 20 (paper 800)`."""
     changes = []
@@ -872,6 +905,7 @@ __all__ = [
     "SplitPicture",
     "digest",
     "load_plan",
+    "own_table",
     "read_committed_splits",
     "reduction",
 ]

@@ -139,7 +139,12 @@ def test_a_row_for_each_quantity_and_unrun_settings_say_so(finished: Path) -> No
         ("figure8", ["Figure 8.", "neither which number", "(trace): AUROC 0.610,", "draws 2 (paper 5)"]),
         (
             "figure9",
-            ["Figure 9.", "part of CIFAR-100-like", "our own list", "all unknown 0.720, like 0.500; by"],
+            [
+                "Figure 9.",
+                "part of CIFAR-100-like (stands in for CIFAR-100).",
+                "our own list",
+                "all unknown 0.720, like 0.500; by",
+            ],
         ),
     ],
 )
@@ -156,5 +161,8 @@ def test_examples_name_their_class_and_panels_their_auroc(finished: Path) -> Non
         known, outside = draw(finished, "figure8", 3).read_text(), draw(finished, "figure9", 3).read_text()
     assert "surest and right" in known and "AUROC 0.610" in known and "taken for" in known
     assert "all unknown 0.720" in outside and "like 0.500" in outside and "class " in outside
+    stand_ins = "CIFAR-10-like (stands in for CIFAR-10), 1 seed"
+    assert f"ran on {stand_ins}</text>" in known
+    assert f"ran on {stand_ins}; unknown classes of CIFAR-100-like (stands in for CIFAR-100)</text>" in outside
     # 60 outsiders, of which 12 resemble a known class.
     assert "unknown, like a known class (12)" in outside and "unknown, unlike (48)" in outside

@@ -7,13 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from artefacts import ROOT
 from campaign import Campaign
-from fedbayes.analysis.drawing import caption_of
+from fedbayes.analysis.drawing import caption_of, from_zero
 from fedbayes.analysis.figures import figure
-from fedbayes.analysis.figures.lines import accuracy_by_round, curves
-from fedbayes.analysis.figures.sources import read_logged, what_ran
+from fedbayes.analysis.figures.lines import accuracy_by_round, curves, legend_below
+from fedbayes.analysis.figures.sources import closing, heading, read_logged, what_ran
 from fedbayes.analysis.summarize import read_index
 from fedbayes.reading import ConfigError
 
@@ -51,11 +52,12 @@ def test_a_panel_for_each_setting_with_labelled_axes(full: Campaign) -> None:
     assert drawn.get_suptitle() == "Scale paper, ran on MNIST, 3 seeds"
 
 
-def test_methods_differ_in_colour_and_marker(full: Campaign) -> None:
+def test_presets_of_a_method_differ_in_how_their_markers_are_filled(full: Campaign) -> None:
     index = read_index(full.index)
     both = pd.concat([index, index.assign(preset="reference")])
     lines = accuracy_by_round(both, TITLES, full.root, NO_LOG).axes[0].get_lines()
-    assert len({(to_hex(line.get_color()), line.get_marker()) for line in lines}) == len(lines) == 2
+    assert {(to_hex(line.get_color()), line.get_marker()) for line in lines} == {("#0072b2", "o")}, "the method's"
+    assert len({(line.get_fillstyle(), line.get_markerfacecolor()) for line in lines}) == len(lines) == 2
 
 
 def test_the_caption_travels_with_the_figure(smoke: Campaign, tmp_path: Path) -> None:
@@ -117,3 +119,40 @@ def test_curves_of_unequal_numbers_of_seeds_are_said() -> None:
     )
     assert what_ran(cells) == "Scale paper, ran on MNIST, 1 to 3 seeds"
     assert what_ran(cells[cells["method"] == "B"]) == "Scale paper, ran on MNIST, 1 seed"
+
+
+def test_an_axis_from_zero_has_room_for_the_highest_marker() -> None:
+    panel = Figure().subplots()
+    panel.plot([0, 1], [9.9, 10.0])
+    from_zero(panel)
+    assert panel.get_ylim()[0] == 0 and panel.get_ylim()[1] > 10.5
+
+
+def test_a_long_legend_takes_no_room_from_the_panels() -> None:
+    heights = []
+    for entries in (3, 12):
+        drawn = Figure(figsize=(7.2, 3.6), layout="constrained")
+        panel = drawn.subplots()
+        for number in range(entries):
+            panel.plot([0, 1], [number, 1], label=f"method {number}")
+        legend_below(drawn, [panel])
+        drawn.draw_without_rendering()
+        heights.append(panel.get_window_extent().height)
+    assert heights[1] > 0.95 * heights[0]
+
+
+def test_what_was_reduced_is_said_once() -> None:
+    same = {"dataset_title": "MNIST", "stand_in_for": "", "scale": "smoke", "setting": "a", "preset": "p", "seed": 0}
+    reductions = ["rounds 5 (paper 800)", "rounds 5 (paper 800); draws 2 (paper 5)", ""]
+    cells = pd.DataFrame([same | {"method": str(at), "reduction": text} for at, text in enumerate(reductions)])
+    words = "Scale smoke, ran on MNIST, 1 seed. Reduced: rounds 5 (paper 800); draws 2 (paper 5)."
+    assert (
+        closing(cells) == words and closing(cells, "Not run at this scale: B.") == f"Not run at this scale: B. {words}"
+    )
+
+
+def test_lines_above_a_figure_are_no_wider_than_it() -> None:
+    found = heading("Scale smoke", 3.0, "Not run at this scale: " + ", ".join(["method"] * 20), "", "filled: clean")
+    lines = found.splitlines()
+    assert lines[0] == "Scale smoke" and lines[-1] == "filled: clean" and all(len(line) <= 45 for line in lines)
+    assert found.count("method") == 20

@@ -20,6 +20,7 @@ from fedbayes.analysis.freeze import (
     paper_table,
     readme_table,
 )
+from fedbayes.io import read_json, write_json
 from fedbayes.reading import ConfigError
 
 
@@ -75,6 +76,21 @@ def test_a_missing_run_is_named(full: Campaign, tmp_path: Path) -> None:
     assert not (tmp_path / "target.csv").exists()
 
 
+def test_runs_of_changed_code_are_told_on_the_terminal(
+    full: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(full.root / "results", tmp_path / "results")
+    freeze(full.reproduction, tmp_path, tmp_path / "frozen.csv")
+    assert capsys.readouterr().err == ""
+    run = read(tmp_path / "frozen.csv").iloc[0]["runs"].split()[1]
+    (record,) = (tmp_path / "results/runs").glob(f"*/*/{run}/run.json")
+    write_json(record, read_json(record) | {"commit": "0123456789ab-dirty"})
+    freeze(full.reproduction, tmp_path, tmp_path / "frozen.csv")
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and "1 row of" in said[0] and "`-dirty` in the column `commit`" in said[0]
+    assert read(tmp_path / "frozen.csv").iloc[0]["commit"] == "unknown 0123456789ab-dirty"
+
+
 def test_the_table_of_a_papers_page(frozen: Path) -> None:
     lines = paper_table(frozen).splitlines()
     assert len(lines) == 4
@@ -91,7 +107,7 @@ def test_the_table_of_a_papers_page(frozen: Path) -> None:
         "87.38 ± 0.27 %",
         "+3.52",
     ]
-    assert cells[10:] == ["3", "MNIST", "paper", "better"]
+    assert cells[10:] == ["3", "MNIST", "paper", "88.42 to 93.38", "better"]
 
 
 def test_the_readme_shows_main_variants_and_says_where_the_rest_is(frozen: Path) -> None:

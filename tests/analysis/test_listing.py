@@ -84,5 +84,6 @@ def test_the_page_has_a_row_for_each_setting(rows: pd.DataFrame, key: str, tmp_p
     table(tmp_path / "rows.csv", key, html, tex, csv)
     items = listing_of(rows, key).items
     page, fragment = html.read_text(encoding="utf-8"), tex.read_text(encoding="utf-8")
-    assert page.count('<th class="pin">') == len(items)
+    assert page.count('<th class="pin words"') == len({(item.dataset, item.setting) for item in items})
+    assert page.count('<td class="source">') == len(items)
     assert sum(line.endswith(r"\tabularnewline") and "=" in line for line in fragment.splitlines()) >= len(items)

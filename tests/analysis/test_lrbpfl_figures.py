@@ -16,6 +16,9 @@ from fedbayes.analysis.figures.sources import Sources, first_presets
 from fedbayes.io import EVALUATION_COLUMNS, ROUNDS_COLUMNS
 
 TITLES = {"5of10-train10": "5/10", "new-client-0.1": "0.1", "new-client-0.5": "0.5", "5of10-noisy": "noisy"}
+TITLES |= {"5of10-noisy-server": "noisy, server", "5of10-train10-server": "5/10, server"}
+TITLES |= {"new-client-server-0.1": "0.1, server", "new-client-server-0.5": "0.5, server"}
+SERVER = "FedBE's server holds 2 % of the images"
 COLUMNS = ["experiment", "setting", "method", "preset", "seed", "variant", "scale", "dataset_title", "stand_in_for"]
 COLUMNS += ["reduction", "folder"]
 
@@ -35,10 +38,11 @@ class Made:
         predicted: Sequence[tuple[int, float, bool]] = (),
         model: str = "pm",
         seed: int = 0,
+        variant: str = "",
     ) -> None:
         """A run: rows (state, condition, client, metric, value), and samples (client, confidence, right)."""
         folder = f"run{len(self.rows)}"
-        self.rows.append([experiment, setting, method, "paper", seed, "", "smoke", "CIFAR", "", "", folder])
+        self.rows.append([experiment, setting, method, "paper", seed, variant, "smoke", "CIFAR", "", "", folder])
         (self.root / folder).mkdir(parents=True)
         tested = [(0, model, "clean", "pooled", "accuracy", 0.5)]
         pd.DataFrame(tested, columns=list(ROUNDS_COLUMNS)).to_parquet(self.root / folder / "rounds.parquet")
@@ -53,7 +57,12 @@ class Made:
 
     @property
     def sources(self) -> Sources:
-        return Sources(pd.DataFrame(self.rows, columns=COLUMNS), TITLES, self.root, pd.DataFrame())
+        return self.of(self.rows)
+
+    def of(self, rows: list[list[Any]]) -> Sources:
+        """Some rows as those that ran, all of them as planned."""
+        ran, planned = (pd.DataFrame(own, columns=COLUMNS) for own in (rows, self.rows))
+        return Sources(ran, TITLES, self.root, pd.DataFrame(), planned=planned)
 
 
 @pytest.fixture
@@ -131,10 +140,23 @@ def test_errors_of_new_clients_by_alpha(made: Made) -> None:
         {(0.0, "mean"): 0.2, (0.0, "worst"): 0.3, (0.1, "mean"): 0.3, (0.1, "worst"): 0.5}
         | {(0.5, "mean"): 0.2, (0.5, "worst"): 0.2}
     )
-    left, right = FIGURES["figure4"](made.sources).figure.axes
+    drawn = FIGURES["figure4"](made.sources)
+    left, right = drawn.figure.axes
     assert left.get_lines()[0].get_ydata().tolist() == pytest.approx([20, 30, 20])
     assert right.get_lines()[0].get_ydata().tolist() == pytest.approx([30, 50, 20])
     assert [tick.get_text() for tick in left.get_xticklabels()] == ["0", "0.1", "0.5"]
+    assert SERVER not in drawn.caption
+
+
+def test_new_clients_of_fedbe_have_splits_of_their_own(made: Made) -> None:
+    made.add("new-clients", "new-client-0.1", "LR-BPFL", new("clean", [0.1]) + new("new", [0.5]))
+    made.add("new-clients-fedbe", "new-client-server-0.1", "FedBE", new("clean", [0.3]) + new("new", [0.4]))
+    drawn = FIGURES["figure4"](made.sources)
+    left, _ = drawn.figure.axes
+    lines = {line.get_label(): line for line in left.get_lines()}
+    assert lines["FedBE"].get_xdata().tolist() == [0.0, 0.1]
+    assert lines["FedBE"].get_ydata().tolist() == pytest.approx([30, 40])
+    assert SERVER in drawn.caption and "Not run" not in drawn.caption
 
 
 def pooled(accuracy: float, error: float) -> list[tuple[Any, ...]]:
@@ -150,8 +172,32 @@ def test_noisy_clients_stand_beside_clean_ones(made: Made) -> None:
     spans = accuracy_and_error(own, made.sources)
     assert spans[0] == pytest.approx((65, 60, 70)) and spans[1] == pytest.approx((6, 4, 8))
     drawn = FIGURES["figure6"](made.sources)
-    assert "Not run with noise at this scale: pFedMe." in drawn.caption
+    assert "Not run" not in drawn.caption
+    made.add("noisy", "5of10-noisy", "pFedMe", pooled(0.5, 0.05))
+    assert "Not run at this scale: on noisy: pFedMe." in FIGURES["figure6"](made.of(made.rows[:-1])).caption
     assert len([text for text in drawn.figure.axes[0].texts if text.arrow_patch]) == 1
+    assert SERVER not in drawn.caption
+
+
+def test_seeds_that_agree_have_no_spread(made: Made) -> None:
+    for seed in range(3):  # the mean of three times 12.3 is a little more than 12.3
+        made.add("table5", "5of10-train10", "LR-BPFL", pooled(0.123, 0.123), seed=seed)
+        made.add("noisy", "5of10-noisy", "LR-BPFL", pooled(0.123, 0.1), seed=seed)
+    assert FIGURES["figure6"](made.sources).caption.startswith("Figure 6.")
+
+
+def test_fedbe_stands_in_figure_6_by_its_own_splits(made: Made) -> None:
+    made.add("table5", "5of10-train10", "LR-BPFL", pooled(0.6, 0.04))
+    made.add("noisy", "5of10-noisy", "LR-BPFL", pooled(0.5, 0.05))
+    made.add("table5-fedbe", "5of10-train10-server", "FedBE", pooled(0.4, 0.1), variant="2 % at the server")
+    made.add("table2-fedbe", "5of10-train10-server", "FedBE", pooled(0.9, 0.9), variant="2 % at the server")
+    made.add("noisy-fedbe", "5of10-noisy-server", "FedBE", pooled(0.3, 0.2))
+    unpaired = FIGURES["figure6"](made.of(made.rows[:-1]))
+    assert SERVER in unpaired.caption and "Not run at this scale: noisy, server." in unpaired.caption
+    drawn = FIGURES["figure6"](made.sources)
+    panel = drawn.figure.axes[0]
+    assert {text.xyann: text.xy for text in panel.texts} == {(60.0, 4.0): (50.0, 5.0), (40.0, 10.0): (30.0, 20.0)}
+    assert "Not run" not in drawn.caption and SERVER in drawn.caption
 
 
 def test_ranks_by_layer_and_client(made: Made) -> None:

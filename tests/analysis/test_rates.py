@@ -55,7 +55,7 @@ def test_a_run_that_diverged_tells_nothing(tmp_path: Path) -> None:
 
 def test_rows_are_added_up_and_peaks_kept() -> None:
     one = Measured("fedavg", "mlp", "mnist", 1, 10.0, 2.0, 400.0, 1.0, "finished runs", 5.0)
-    two = Measured("fedavg", "mlp", "mnist", 2, 30.0, 4.0, 0.0, 3.0, "frozen hours")
+    two = Measured("fedavg", "mlp", "mnist", 2, 30.0, 4.0, 0.0, 3.0, "frozen hours", 0.0)
     assert pooled([one, two]) == [
         Measured("fedavg", "mlp", "mnist", 3, 40.0, 6.0, 400.0, 3.0, "finished runs + frozen hours", 5.0)
     ]
@@ -74,7 +74,7 @@ def test_hours_of_a_frozen_cell_are_shared_among_its_seeds(tmp_path: Path) -> No
 def test_refreshing_keeps_what_was_not_measured_anew(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / "src").symlink_to(ROOT / "src")
-    kept = Measured("fedavg", "mlp", "nowhere", 1, 10.0, 2.0, 400.0, 1.0, "finished runs")
+    kept = Measured("fedavg", "mlp", "nowhere", 1, 10.0, 2.0, 400.0, 1.0, "finished runs", 0.5)
     write_rows(tmp_path / "config/rates.csv", [kept])
     with pytest.raises(ConfigError, match="no finished run"):
         refresh(tmp_path, tmp_path)

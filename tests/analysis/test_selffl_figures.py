@@ -20,6 +20,7 @@ from fedbayes.plan import Cell
 
 LOGGED = ROOT / "config" / "curves.csv"
 TITLES = make_plan(papers=["selffl"]).setting_titles("selffl")
+PLANNED = [cell.row() for cell in make_plan(papers=["selffl"], scale="paper").cells]
 
 
 def write_index(folder: Path, cells: list[Cell]) -> Path:
@@ -47,7 +48,7 @@ def write_errors(folder: Path, cell: Cell, by_repeat: dict[str, list[float]]) ->
 
 def drawn(folder: Path, name: str, index: Path) -> str:
     svg = folder / f"{name}.svg"
-    figure(f"selffl/{name}", index, folder, TITLES, LOGGED, svg, svg.with_suffix(".png"))
+    figure(f"selffl/{name}", index, folder, TITLES, LOGGED, svg, svg.with_suffix(".png"), planned=PLANNED)
     return caption_of(svg)
 
 
@@ -76,7 +77,9 @@ def test_figures_of_errors_draw_what_ran_and_say_so(tmp_path: Path, name: str) -
     caption = drawn(tmp_path, name, index)
     assert "Scale smoke, ran on Two-level Gaussian" in caption and "repeats 20 (paper 200)" in caption
     assert "does not state the starting point" in caption
-    assert ("Not run at this scale: FedAvg, DITTO, pFedMe, Per-FedAvg." in caption) == (name == "figure5")
+    assert ("Not run at this scale: FedAvg, DITTO, pFedMe, Per-FedAvg;" in caption) == (name == "figure5")
+    for case in {"figure4": ["homo"], "figure5": ["hetero"], "figure6": ["homo", "hetero"]}[name]:
+        assert f"{case}geneous, C = 0.1, " in caption
     first = (tmp_path / f"{name}.svg").read_bytes()
     drawn(tmp_path, name, index)
     assert (tmp_path / f"{name}.svg").read_bytes() == first

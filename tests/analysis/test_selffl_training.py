@@ -18,6 +18,7 @@ from fedbayes.analysis.summarize import read_index
 LOGGED = ROOT / "config/curves.csv"
 EXPERIMENTS = ("figure7-mnist", "femnist", "sent140", "sent140-subset")
 TITLES = make_plan(papers=["selffl"]).setting_titles("selffl")
+PLANNED = [cell.row() for cell in make_plan(papers=["selffl"], scale="paper").cells]
 
 
 def campaign(folder: Path, scale: str) -> Path:
@@ -71,6 +72,7 @@ def test_figure_7_marks_the_half_that_did_not_run(smoke: Path) -> None:
     first, second = drawn(smoke, "figure7").figure.axes
     assert title(first) == "MNIST" and not first.get_lines()
     assert [text.get_text() for text in first.texts] == ["not run at this scale"]
+    assert not first.get_xlabel() and not first.get_ylabel(), "nothing to read off"
     assert title(second) == "FEMNIST: characters by writer" and len(second.get_lines()) == 2
 
 
@@ -99,10 +101,10 @@ def test_captions_say_what_ran_and_what_did_not(smoke: Path, tmp_path: Path) -> 
     captions = {}
     for name in FIGURES:
         files = tmp_path / f"{name}.svg", tmp_path / f"{name}.png"
-        figure(f"selffl/{name}", smoke, smoke.parent, TITLES, LOGGED, *files)
+        figure(f"selffl/{name}", smoke, smoke.parent, TITLES, LOGGED, *files, planned=PLANNED)
         captions[name] = caption_of(files[0])
         assert captions[name].startswith(f"Figure {name[-1]}. ") and "Scale smoke, ran on" in captions[name]
-    assert "Not run at this scale: DITTO, pFedMe, Per-FedAvg." in captions["figure9"]
+    assert "Not run at this scale: DITTO, pFedMe, Per-FedAvg; Sent140, natural users." in captions["figure9"]
     assert "Sent140-like (stands in for Sent140)" in captions["figure8"]
 
 

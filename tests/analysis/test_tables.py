@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -125,15 +123,25 @@ def test_latex_escapes_every_special_letter() -> None:
     assert escape("1 ± 2 − 3 ζ") == r"1 $\pm$ 2 $-$ 3 ?"
 
 
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs LaTeX")
-@pytest.mark.parametrize("key", ["table1", "table3"])  # as the paper has it, and setting by setting
-def test_the_latex_compiles(diverged: Campaign, key: str, tmp_path: Path) -> None:
-    table(diverged.reproduction, key, tmp_path / "table.html", tmp_path / "table.tex", tmp_path / "table.csv")
-    document = r"\documentclass{article}\usepackage{booktabs,longtable}\begin{document}\input{table}\end{document}"
-    (tmp_path / "all.tex").write_text(document, encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-2000:]
+def test_the_last_round_stands_beside_the_best_one_where_it_differs(full: Campaign, tmp_path: Path) -> None:
+    rows = read_reproduction(full.reproduction)
+    ran = rows["status"] == "run"
+    found = make_table(rows.assign(ours_last=rows["ours_last"].where(~ran, 0.8765)), "table1")
+    assert line_of(found.matrix, "FedAvg", "GM", "ours, paper").entries[0].last == "87.65"
+    assert line_of(found.matrix, "FedAvg", "GM", "published").entries[0].last == ""
+    same = make_table(rows.assign(ours_last=rows["ours"]), "table1").matrix
+    assert {entry.last for line in same.lines for entry in line.entries} == {""}
+    rows.assign(ours_last=rows["ours_last"].where(~ran, 0.8765)).to_csv(tmp_path / "rows.csv", index=False)
+    table(tmp_path / "rows.csv", "table1", tmp_path / "t.html", tmp_path / "t.tex", tmp_path / "t.csv")
+    page = (tmp_path / "t.html").read_text(encoding="utf-8")
+    assert "90.90 ± 1.00<small>last 87.65</small>" in page and "In small type: the last round" in page
+
+
+def test_the_interval_stands_beside_the_verdict(full: Campaign) -> None:
+    ran = make_table(read_reproduction(full.reproduction), "table1").ran[0]
+    columns = list(ran)
+    assert columns[columns.index("95 % interval") + 1] == "Verdict"
+    assert (ran["95 % interval"], ran["Verdict"]) == ("88.42 to 93.38", "better")
 
 
 def test_an_unknown_table_is_named(smoke: Campaign, tmp_path: Path) -> None:

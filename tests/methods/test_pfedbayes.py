@@ -33,6 +33,8 @@ def changed(preset: str, **fields: Any) -> dict[str, Any]:
     [
         PRESETS["paper"],
         PRESETS["reference"],
+        PRESETS["bpfed"],
+        changed("bpfed", noise_std=1.0, prior="round", draws=2),
         changed("paper", draws=3, prior="round"),
         changed("reference", noise_std=1.0, optimiser="gd", personal_start="broadcast"),
     ],
@@ -47,6 +49,33 @@ def test_three_rounds_equal_the_plain_loop(config: dict[str, Any], lift: Any) ->
     for i, client in enumerate(clients):
         for found, expected in zip(state.clients.personal, client.personal, strict=True):
             torch.testing.assert_close(found[i], expected.detach(), rtol=0, atol=1e-9)
+
+
+def test_the_mean_likelihood_is_the_sum_with_its_weight_moved_to_the_kl() -> None:
+    """Gradient descent: the mean over a batch of b is the sum at 1 / b of the step size, with b times the KL weight."""
+    mean = changed("bpfed", optimiser="gd", global_kl="weighted")
+    total = mean | {"likelihood": "batch", "lr_personal": mean["lr_personal"] / 4, "kl_divisor": mean["kl_divisor"] / 4}
+    total |= {"lr_global": mean["lr_global"] / 4}
+    a, b = (toy.after(toy.federation("pfedbayes", config, sizes=(8, 12)), 2) for config in (mean, total))
+    for found, expected in zip(a.clients.personal, b.clients.personal, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_the_preset_lrbpfl_is_the_loss_of_lr_bpfls_code() -> None:
+    """Its loss divides the batch's sum by the classes and the KL by the samples, at a step size of 0.001."""
+    n, classes = 8, toy.CLASSES
+    own = changed("lrbpfl", lr_personal=0.001 / classes, lr_global=0.001 / classes, kl_divisor=n / classes)
+    federation = toy.federation("pfedbayes", own, sizes=(n, n))
+    code = own | {"lr_personal": 0.001, "lr_global": 0.001, "kl_divisor": float(n), "likelihood": "classes"}
+    world, clients = plain_pfedbayes.run(federation, *start(federation).server.world, code, rounds=2, batch=4, steps=3)
+    state = toy.after(federation, 2)
+    for found, expected in zip(state.server.world, world, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    for found, expected in zip(state.clients.personal, clients[1].personal, strict=True):
+        torch.testing.assert_close(found[1], expected.detach(), rtol=0, atol=1e-10)
+    # The preset itself: ten classes and 120 samples.
+    preset = PRESETS["lrbpfl"]
+    assert (preset["lr_personal"], preset["lr_global"], preset["kl_divisor"]) == (0.001 / 10, 0.001 / 10, 120 / 10)
 
 
 def test_without_noise_and_kl_it_is_local_training_of_the_means() -> None:

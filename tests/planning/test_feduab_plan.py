@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from artefacts import ROOT, make_plan
+from artefacts import make_plan
+from config_copy import Change, edit
 from fedbayes.costs import Size, test_passes, visit_passes
 from fedbayes.plan import ConfigError, Plan, load_plan
 
@@ -72,18 +70,18 @@ def test_outsiders_belong_to_the_evaluation_and_not_to_the_run() -> None:
         ("mnist", ["found 'mnist'", "(1, 28, 28), those of 'cifar10' (3, 32, 32)", "images of the same shape"]),
     ],
 )
-def test_outsiders_that_cannot_be_shown_are_one_sentence(tmp_path: Path, outsiders: str, words: list[str]) -> None:
+def test_outsiders_that_cannot_be_shown_are_one_sentence(clone: Path, outsiders: str, words: list[str]) -> None:
     with pytest.raises(ConfigError) as said:
-        plan_with(tmp_path, showing(cifar10=outsiders, table8_cifar10=outsiders))
+        plan_with(clone, showing(cifar10=outsiders, table8_cifar10=outsiders))
     sentence = str(said.value)
     assert "config/papers/feduab.yaml: experiments.cifar10.settings.cifar10-all-dirichlet.outsiders: " in sentence
     assert all(word in sentence for word in words)
 
 
-def test_a_run_is_not_shown_two_kinds_of_outsiders(tmp_path: Path) -> None:
+def test_a_run_is_not_shown_two_kinds_of_outsiders(clone: Path) -> None:
     with pytest.raises(ConfigError, match="cifar10-all-dirichlet has the same run with 'cifar100'; expected one of"):
-        plan_with(tmp_path, showing(table8_cifar10="cifar100-like"))
-    plan = plan_with(tmp_path, showing(table8_cifar10=None))
+        plan_with(clone, showing(table8_cifar10="cifar100-like"))
+    plan = plan_with(clone, showing(table8_cifar10=None))
     table8 = [cell for cell in plan.cells if cell.experiment == "table8-cifar10" and cell.method == "FedAvg"]
     assert not any(cell.outsiders for cell in table8)
     assert "cifar100" in {plan.outsiders.get(cell.run.id) for cell in table8}, (
@@ -91,7 +89,7 @@ def test_a_run_is_not_shown_two_kinds_of_outsiders(tmp_path: Path) -> None:
     )
 
 
-def showing(**outsiders: str | None) -> Callable[[dict[str, Any]], None]:
+def showing(**outsiders: str | None) -> Change:
     """Other outsiders, by experiment, in the settings on CIFAR-10 All-Dirichlet."""
 
     def change(paper: dict[str, Any]) -> None:
@@ -102,14 +100,10 @@ def showing(**outsiders: str | None) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def plan_with(folder: Path, change: Callable[[dict[str, Any]], None]) -> Plan:
+def plan_with(clone: Path, change: Change) -> Plan:
     """The plan at scale `paper` with a change of the paper's file."""
-    shutil.copytree(ROOT / "config", folder / "config", dirs_exist_ok=True)
-    file = folder / "config/papers/feduab.yaml"
-    paper = yaml.safe_load((ROOT / "config/papers/feduab.yaml").read_text(encoding="utf-8"))
-    change(paper)
-    file.write_text(yaml.safe_dump(paper, sort_keys=False), encoding="utf-8")
-    return load_plan({"scale": "paper", "papers": ["feduab"], "seeds": [0]}, folder)
+    edit(clone, "papers/feduab.yaml", change)
+    return load_plan({"scale": "paper", "papers": ["feduab"], "seeds": [0]}, clone)
 
 
 def test_a_scale_may_change_one_experiment_more_than_the_others() -> None:
@@ -131,10 +125,10 @@ def test_a_scale_may_change_one_experiment_more_than_the_others() -> None:
     ],
 )
 def test_a_typo_in_what_a_scale_changes_of_an_experiment_is_one_sentence(
-    tmp_path: Path, changes: dict[str, object], words: str
+    clone: Path, changes: dict[str, object], words: str
 ) -> None:
     def change(paper: dict[str, Any]) -> None:
         paper["scales"]["smoke"]["experiments"]["cifar10"] = changes
 
     with pytest.raises(ConfigError, match=re.escape(f"config/papers/feduab.yaml: scales.smoke.{words}")):
-        plan_with(tmp_path, change)
+        plan_with(clone, change)

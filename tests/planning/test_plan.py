@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,30 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
+import config_copy
 from artefacts import ROOT, make_plan
-from fedbayes.plan import ConfigError, Run, digest, load_plan, reduction
-
-
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """A copy of `config/` that a test may spoil."""
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    return tmp_path
-
-
-def edit(clone: Path, file: str, change: Any) -> None:
-    path = clone / "config" / file
-    content = yaml.safe_load(path.read_text())
-    change(content)
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+from config_copy import at, edit
+from fedbayes.plan import Run, digest, load_plan, reduction
 
 
 def complaint(clone: Path, **config: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load_plan({"scale": "paper", "papers": ["pfedbayes"]} | config, clone)
-    sentence = str(caught.value)
-    assert "\n" not in sentence
-    return sentence
+    return config_copy.complaint(clone, **{"scale": "paper", "papers": ["pfedbayes"]} | config)
 
 
 def test_scale_paper_is_exactly_the_papers_setting() -> None:
@@ -96,6 +79,19 @@ def test_equal_cells_run_once(clone: Path) -> None:
     assert len(plan.cells) == len(before.cells) + len(doubled) and plan.runs.keys() == before.runs.keys()
 
 
+def test_runs_that_differ_in_their_tests_alone_are_as_many_as_the_architecture_says() -> None:
+    plan = make_plan(scale="paper", papers=["pfedbayes", "selffl", "bpfed", "lrbpfl", "feduab"])
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for run in plan.runs.values():
+        alike.setdefault(digest(run.spec | {"protocol": None}), []).append(run.spec["protocol"])
+    pairs = [protocols for protocols in alike.values() if len(protocols) > 1]
+    assert all(len(pair) == 2 for pair in pairs)
+    counts = {key: sum(a.get(key) != b.get(key) for a, b in pairs) for key in ("window", "personal", "on_training")}
+    assert counts == {"window": 12, "personal": 60, "on_training": 3} and len(pairs) == sum(counts.values())
+    said = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert all(f"by `{key}` {count}" in said for key, count in counts.items()) and f"{len(pairs)} pairs" in said
+
+
 def test_a_scale_may_run_the_first_presets_alone_and_says_what_it_leaves_out(clone: Path) -> None:
     def first_alone(paper: Any) -> None:
         paper["scales"]["smoke"]["only"]["table1"] = {"settings": ["mnist-small"], "presets": 1}
@@ -116,6 +112,9 @@ def test_single_experiments_are_planned_alone_with_what_they_compare_with() -> N
     assert {cell.experiment for cell in part.cells} == {"table2"}
     assert part.runs.keys() == {cell.run.id for cell in whole.cells if cell.experiment == "table2"}
     assert part.shown("bpfed", "Table") == ["tableii"] and part.shown("bpfed", "Figure") == ["figure6"]
+    figures = make_plan(papers=["selffl"]).shown("selffl", "Figure")
+    assert figures == [f"figure{number}" for number in range(4, 13)], "as the paper numbers them"
+    assert whole.shown("bpfed", "Table") == ["tablei", "tableii", "ours-ablations", "ours-new-client"]
     audio = make_plan(papers=["selffl"], experiments=["table4"])
     assert {cell.experiment for cell in audio.cells} == {"audio-central", "table4"}
 
@@ -210,15 +209,6 @@ def test_reduction_is_empty_for_equal_specifications() -> None:
 
 
 PAPER, FEDAVG = "papers/pfedbayes.yaml", "methods/fedavg.yaml"
-
-
-def at(*keys: str, value: Any) -> Any:
-    def change(content: Any) -> None:
-        for key in keys[:-1]:
-            content = content[key]
-        content[keys[-1]] = value
-
-    return change
 
 
 def row(**keys: Any) -> Any:
@@ -356,6 +346,8 @@ def test_a_mistake_in_a_file_is_one_sentence(clone: Path, file: str, change: Any
         ({"papers": ["pfedbayes", "pfedbayes"]}, ["papers", "found 'pfedbayes' twice"]),
         ({"sedes": [0]}, ["unknown key", "did you mean 'seeds'?"]),
         ({"execution": {"device": "gpu"}}, ["execution.device", "'gpu'"]),
+        ({"execution": {"device": "cuda:x"}}, ["execution.device", "'cuda:x'"]),
+        ({"execution": {"device": "cuda:01"}}, ["execution.device", "'cuda:01'"]),
         ({"execution": {"devise": "cpu"}}, ["execution.devise", "did you mean 'device'?"]),
     ],
 )
@@ -478,7 +470,7 @@ def test_a_method_whose_schema_was_not_made_says_how_to_make_it(clone: Path) -> 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("scales: [", ["line 1"]),
+        ("scales: [1\nname: a\n", ["line 2, column 5: not valid YAML: did not find expected ',' or ']'"]),
         ("a: 1\na: 2\n", ["line 2", "'a' is written twice"]),
         ("- 1\n", ["expected a mapping"]),
     ],

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from artefacts import ROOT, make_plan
+from artefacts import make_plan
+from config_copy import at, complaint, edit
 from fedbayes.config import Place, PublishedKey
-from fedbayes.plan import ConfigError, Plan, load_plan
+from fedbayes.plan import Plan, load_plan
 
 SELFFL = "papers/selffl.yaml"
 TWEETS = "experiments.sent140-subset"
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """A copy of `config/` that a test may spoil."""
-    shutil.copytree(ROOT / "config", tmp_path / "config")
-    return tmp_path
-
-
 def change(clone: Path, path: str, value: Any) -> None:
     """Write a value at a path of keys of the paper's file."""
-    file = clone / "config" / SELFFL
-    content = yaml.safe_load(file.read_text())
-    *way, last = path.split("/")
-    at = content
-    for key in way:
-        at = at.setdefault(key, {})
-    at[last] = value
-    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    edit(clone, SELFFL, at(*path.split("/"), value=value))
 
 
 def planned(root: Path, scale: str = "smoke", **config: Any) -> Plan:
     return load_plan({"scale": scale, "papers": ["selffl"]} | config, root)
-
-
-def complaint(root: Path, scale: str = "smoke") -> str:
-    with pytest.raises(ConfigError) as caught:
-        planned(root, scale)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "reduced", "paper"])
@@ -106,7 +84,7 @@ def test_what_the_start_is_made_of_is_part_of_a_runs_name(clone: Path) -> None:
 )  # fmt: skip
 def test_a_reference_that_leads_nowhere_is_one_sentence(clone: Path, path: str, value: Any, words: list[str]) -> None:
     change(clone, path, value)
-    sentence = complaint(clone)
+    sentence = complaint(clone, scale="smoke", papers=["selffl"])
     assert sentence.startswith("config/papers/selffl.yaml: ")
     for word in words:
         assert word in sentence

@@ -32,7 +32,7 @@ def test_the_lock_has_no_addresses_and_everything_the_project_needs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pins = locked()
     for wanted in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:
-        name = re.split(r"[=<>]", wanted)[0].lower()
+        name = re.split(r"[=<>~]", wanted)[0].lower()
         assert name in pins, f"{wanted} is not in requirements.lock: run 'make lock'"
         if "==" in wanted:
             assert pins[name] == wanted.split("==")[1]

@@ -109,7 +109,7 @@ rule figures:
         rounds=lambda wildcards: artefacts(wildcards.paper, "rounds.parquet"),
         evaluations=lambda wildcards: artefacts(wildcards.paper, "evaluation.parquet"),
         predictions=lambda wildcards: artefacts(wildcards.paper, "predictions.parquet"),
-        visits=lambda wildcards: visits(wildcards.paper),
+        visits=lambda wildcards: artefacts(wildcards.paper, "visits.parquet"),
         records=lambda wildcards: artefacts(wildcards.paper, "run.json"),
         logged=ROOT / "config" / "curves.csv",
         pictures=lambda wildcards: [ancient(f"resources/{name}/inputs.npy") for name in PLAN.pictured(wildcards.paper)],
@@ -129,6 +129,7 @@ rule figures:
     params:
         titles=lambda wildcards: PLAN.setting_titles(wildcards.paper),
         class_names=lambda wildcards: PLAN.class_names(wildcards.paper),
+        planned=lambda wildcards: planned_at_paper(wildcards.paper),
         code=code_digest("analysis.figures"),
     message:
         "{wildcards.figure} of {wildcards.paper}"

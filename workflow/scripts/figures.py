@@ -15,4 +15,5 @@ with job(snakemake.log[0]):
         Path(snakemake.output.svg),
         Path(snakemake.output.png),
         snakemake.params.class_names,
+        snakemake.params.planned,
     )

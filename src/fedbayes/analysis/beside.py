@@ -25,26 +25,35 @@ def run_row(theirs: dict[str, Any], meaning: Meaning, cell: pd.DataFrame) -> dic
         cell: all rows of the summary of one cell.
     """
     model = meaning.model or _tested_model(cell)
-    tested = cell[(cell["model"] == model) & (cell["metric"] == meaning.metric)]
+    asked = meaning.condition or cell["published_condition"]
+    tested = cell[(cell["model"] == model) & (cell["metric"] == meaning.metric) & (cell["condition"] == asked)]
     if tested.empty:
         return None
     selection = WHOLE if model == COST else meaning.selection
-    taken = _value(tested, selection, meaning.scope)
-    ours = _mean(tested, selection, meaning.scope)
-    source = tested.iloc[0].to_dict() | {key: value for key, value in taken.items() if key in SEEDS}
+    # Plain records: a frame takes long to pick a row of many columns from.
+    rows = [{str(key): value for key, value in row.items()} for row in tested.to_dict("records")]
+    by_place = {(row["selection"], row["scope"]): row for row in reversed(rows)}
+    taken = by_place.get((selection, meaning.scope), {})
+
+    def mean(selection: str, scope: str) -> float:
+        return float(by_place.get((selection, scope), {}).get("mean", float("nan")))
+
+    ours = mean(selection, meaning.scope)
+    source = rows[0] | {key: value for key, value in taken.items() if key in SEEDS}
     row = theirs | {key: source[key] for key in (*CARRIED, *SEEDS)}
     row |= {key: taken.get(key, float("nan")) for key in ("std", "ci_low", "ci_high")}
     row |= {
         "status": "run",
         "model": model,
         "our_setting": source["setting"],
+        "experiment_title": source["experiment_title"],
         "ran_on": source["dataset_title"],
         "ours": ours,
-        "ours_last": _mean(tested, "last", meaning.scope),
-        "ours_mean100": _mean(tested, "mean100", meaning.scope),
-        "ours_pooled": _mean(tested, selection, "pooled"),
-        "ours_client_mean": _mean(tested, selection, "mean"),
-        "ours_worst_client": _mean(tested, selection, "worst"),
+        "ours_last": mean("last", meaning.scope),
+        "ours_mean100": mean("mean100", meaning.scope),
+        "ours_pooled": mean(selection, "pooled"),
+        "ours_client_mean": mean(selection, "mean"),
+        "ours_worst_client": mean(selection, "worst"),
         "difference": ours - theirs["published"],
     }
     return row | _judged(row, meaning)
@@ -58,16 +67,6 @@ def _tested_model(cell: pd.DataFrame) -> str:
 def followed(cell: pd.DataFrame) -> set[str]:
     """The models that were tested over the rounds, not only at the end."""
     return set(cell.loc[cell["selection"] == "mean100", "model"])
-
-
-def _value(tested: pd.DataFrame, selection: str, scope: str) -> dict[str, Any]:
-    """The summary's row for one selection and scope; empty if there is none."""
-    found = tested[(tested["selection"] == selection) & (tested["scope"] == scope)]
-    return {} if found.empty else {str(key): value for key, value in found.iloc[0].items()}
-
-
-def _mean(tested: pd.DataFrame, selection: str, scope: str) -> float:
-    return float(_value(tested, selection, scope).get("mean", float("nan")))
 
 
 def _judged(row: dict[str, Any], meaning: Meaning) -> dict[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedbayes.analysis.published import meaning_of
+from fedbayes.config import OWN_TABLE
 from fedbayes.io import COST
 
 NOT_RUN = "not run"
@@ -17,13 +18,20 @@ DIVERGED = "‡"
 # Digits after the point, by unit, where the paper prints no number to go by; three for all other units.
 UNPRINTED_DIGITS = {"%": 2}
 
+# What a metric is tested on, where not on what the setting says.
+CONDITIONS = {"new": " at new clients", "local": " on the clients' test sets"}
+
 # Our metrics in words.
 METRIC_NAMES = {
     "accuracy": "accuracy",
     "nll": "negative log-likelihood",
     "ece10": "ECE, 10 bins",
     "ece15": "ECE, 15 bins",
+    "mce10": "MCE, 10 bins",
     "mce15": "MCE, 15 bins",
+    "brier": "Brier score",
+    "error": "distance from the truth",
+    "distance": "distance from the best estimate",
     "relative_fa": "relative false accepts",
     "weights": "numbers of a client's model",
     "bytes": "bytes a client sends in a round",
@@ -36,12 +44,14 @@ METRIC_NAMES = {
 
 
 def slug(name: str) -> str:
-    """The file name of a table or figure: `Table1` and `Table 1` give `table1`."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    """The file name of a table or figure: `Table1` and `Table 1` give `table1`, `ours-ablations` stays what it is."""
+    return re.sub(r"[^a-z0-9-]", "", name.lower())
 
 
 def title(name: str) -> str:
-    """A table or figure as people write it: `Table1` and `Table 1` give `Table 1`."""
+    """A table or figure as people write it: `Table 1` for `Table1`, `none: ablations` for a table of our own."""
+    if is_own(name):
+        return f"none: {name.removeprefix(OWN_TABLE)}"
     return re.sub(r"^(Table|Figure)\s*", r"\1 ", name)
 
 
@@ -50,7 +60,7 @@ def measure(metric: str) -> str:
     meaning = meaning_of(metric)
     scope = {"pooled": "", "mean": "mean over clients of ", "worst": "worst client's "}[meaning.scope]
     name = METRIC_NAMES.get(meaning.metric, meaning.metric.replace("_", " "))
-    return f"{scope}{name}" + (f" ({meaning.unit})" if meaning.unit else "")
+    return f"{scope}{name}{CONDITIONS.get(meaning.condition, '')}" + (f" ({meaning.unit})" if meaning.unit else "")
 
 
 def model(row: Mapping[str, Any]) -> str:
@@ -98,6 +108,12 @@ def ours(row: Mapping[str, Any]) -> str:
     return (with_spread(row["ours"], row["std"], row) or "no value") + (f" {DIVERGED}" if row["diverged"] else "")
 
 
+def last(row: Mapping[str, Any]) -> str:
+    """The last round's value, where ours is of a better one and shows other digits; empty elsewhere."""
+    text = number(row["ours_last"], row)
+    return text if text != number(row["ours"], row) else ""
+
+
 def ran_on(row: Mapping[str, Any]) -> str:
     """The dataset that really ran, and what it stands in for."""
     return dataset(row["ran_on"], row["stand_in_for"])
@@ -121,6 +137,11 @@ def diverged(row: Mapping[str, Any]) -> str:
 def setting(row: Mapping[str, Any]) -> str:
     """The column of the paper's table: `MNIST small`."""
     return f"{row['dataset']} {row['setting']}"
+
+
+def is_own(table: str) -> bool:
+    """Whether the paper does not have a table."""
+    return table.startswith(OWN_TABLE)
 
 
 def count(amount: int, thing: str) -> str:

@@ -10,12 +10,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedbayes.io import write_with
 
 SOFT = "#555555"  # words beside the picture
 LINE = "#e3e1db"  # grids
+ROOM_ABOVE = 1.06
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "fedbayes",
     "font.size": 9,
@@ -40,6 +42,11 @@ class Drawn:
 
     figure: Figure
     caption: str
+
+
+def from_zero(panel: Axes) -> None:
+    """Let the upright axis start at zero, with room for markers above the highest value; after all is drawn."""
+    panel.set_ylim(0, ROOM_ABOVE * panel.get_ylim()[1])
 
 
 def write_picture(draw: Callable[[], Drawn], svg: Path, png: Path) -> None:

@@ -40,8 +40,8 @@ COLUMNS += [
 
 START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
 README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Metric", "Ours", "Published", "Difference"]
-README_COLUMNS += ["Seeds", "Ran on", "Scale", "Verdict"]
-NUMERIC = {"Ours", "Published", "Difference", "Seeds"}
+README_COLUMNS += ["Seeds", "Ran on", "Scale", "95 % interval", "Verdict"]
+NUMERIC = {"Ours", "Published", "Difference", "Seeds", "95 % interval"}
 
 MOST_ROWS = 5  # of one paper in the README
 CHOICE = (
@@ -60,13 +60,26 @@ def freeze(reproduction: Path, root: Path, target: Path) -> None:
         target: the CSV file to write or to bring up to date.
     """
     rows = read_reproduction(reproduction)
-    # A cell that belongs to no table, such as a baseline's, stands in the report alone.
+    # What belongs to no table is a baseline, which only serves others; numbers the paper does not print have their own.
     ran = cast(list[dict[str, Any]], rows[(rows["status"] == "run") & (rows["table"] != "")].to_dict("records"))
     fresh = pd.DataFrame([row | _provenance(row["runs"].split(), root) for row in ran], columns=COLUMNS)
     fresh = fresh.assign(**{column: fresh[column].astype(float).map(_digits) for column in [*NUMBERS, "hours"]})
     old = _read_text(target) if target.exists() else fresh.iloc[:0]
+    _warn_of_changed_code(fresh, target)
     merged = pd.concat([old, fresh.astype(str)], ignore_index=True).drop_duplicates(KEY, keep="last")
     write_with(target, partial(_in_printed_order(merged, rows)[COLUMNS].to_csv, index=False))
+
+
+def _warn_of_changed_code(fresh: pd.DataFrame, target: Path) -> None:
+    """One line on the terminal for runs that no commit has the code of; the column `commit` says so of each row."""
+    changed = fresh[fresh["commit"].map(lambda commits: any(c.endswith("-dirty") for c in commits.split()))]
+    if len(changed):
+        runs = len({run for runs in changed["runs"] for run in runs.split()})
+        print(
+            f"fedbayes: warning: {display.count(len(changed), 'row')} of {target} ({display.count(runs, 'run')}) come "
+            "from changed code that no commit has (`-dirty` in the column `commit`): run them again before you publish",
+            file=sys.stderr,
+        )
 
 
 def _in_printed_order(frozen: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
@@ -174,6 +187,7 @@ def _readme_row(row: dict[str, Any]) -> dict[str, str]:
         "Seeds": row["seeds"],
         "Ran on": display.ran_on(row),
         "Scale": row["scale"],
+        "95 % interval": display.interval(row),
         "Verdict": "; ".join(filter(None, [display.judged(row), display.diverged(row)])),
     }
 

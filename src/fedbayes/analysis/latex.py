@@ -1,14 +1,24 @@
-r"""Tables as LaTeX for a paper's appendix: the matrix as `tabular`, what ran as `longtable`.
+r"""Tables as LaTeX for a paper's appendix: the table in the paper's shape, then what ran on pages turned on their side.
 
-The result is a fragment for `\input`; it needs the packages booktabs and longtable and nothing else.
+The result is a fragment for `\input`. All tables are `longtable`s, so that they go on to the next page; columns that do
+not fit beside each other follow as another block (`grid.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
-from fedbayes.analysis.listing import Item, Listing
-from fedbayes.analysis.matrix import Entry, Line, Matrix
+from fedbayes.analysis.grid import Column, blocks
+from fedbayes.analysis.listing import Listing
+from fedbayes.analysis.matrix import Entry, Matrix
+
+NEEDS = r"""% A table written by fedbayes; do not edit. It needs
+%   \usepackage{booktabs}   rules: Debian's texlive-latex-recommended
+%   \usepackage{longtable}  tables over several pages: texlive-latex-base
+%   \usepackage{pdflscape}  pages on their side: texlive-latex-recommended
+% and a text of at least 345 x 535 points, as `article` has it at its usual size."""
 
 SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -31,6 +41,11 @@ SPECIAL = {
     "‡": r"$^\ddagger$",
 }
 
+# The text of an upright page and of one on its side, in points, and the width of a digit of each size.
+UPRIGHT, TURNED = 345.0, 535.0
+DIGITS = {r"\scriptsize": 4.3, r"\tiny": 3.6}
+TABCOLSEP = 2.5  # on either side of a column, in points
+
 
 def escape(text: str) -> str:
     """Text that LaTeX prints as it stands; letters beyond Latin-1 become `?` rather than stop the compilation."""
@@ -42,10 +57,10 @@ def fragment(
     note: str,
     table: Matrix,
     listing: Listing | None,
-    ran: Sequence[Mapping[str, str]],
-    wide: Collection[str],
+    ran: Sequence[dict[str, str]],
+    keys: Sequence[str],
 ) -> str:
-    """The whole file: comment, matrix, doubts, divergences, what ran.
+    """The whole file: comment, table, doubts, divergences, what ran.
 
     Args:
         heading: what the table is.
@@ -53,92 +68,125 @@ def fragment(
         table: the table in the paper's shape.
         listing: the same setting by setting, shown in its place where there is one.
         ran: rows of the table of what ran, all with the same columns.
-        wide: columns of `ran` that hold sentences.
+        keys: columns of `ran` that say which row it is.
     """
-    comment = "% Needs \\usepackage{booktabs,longtable}; written by fedbayes, do not edit."
-    parts = [comment, rf"\paragraph{{{escape(heading)}}} {escape(note)}"]
-    parts.append(_listing(listing) if listing else _matrix(table))
+    # \sloppy: names with slashes and numbers cannot be broken, and would stick out of the text.
+    parts = [NEEDS, rf"{{\sloppy\paragraph{{{escape(heading)}}} {escape(note)}\par}}"]
+    parts += _listing(listing) if listing else _matrix(table)
     marked = [f"† {doubt}" for doubt in table.doubts] + [f"‡ {cell}" for cell in table.divergences]
-    parts += [rf"\noindent{{\footnotesize {escape(text)}\par}}" for text in marked]
-    parts.append(_long(ran, wide) if ran else r"\noindent Nothing of this table ran at this scale.")
+    parts += [rf"{{\noindent\sloppy\footnotesize {escape(text)}\par}}" for text in marked]
+    parts += _ran(ran, keys) if ran else [r"\noindent Nothing of this table ran at this scale."]
     return "\n\n".join(parts) + "\n"
 
 
-def _matrix(table: Matrix) -> str:
-    """One `tabular` for each dataset, so that the width fits a page."""
-    blocks, first = [], 0
+def _matrix(table: Matrix) -> list[str]:
+    """A block for each dataset, several where its settings do not fit beside each other."""
+    keys = [
+        Column("Method", [line.method if line.method_span else "" for line in table.lines], most=70),
+        Column("Model", [line.model if line.span else "" for line in table.lines], most=60),
+        Column("Source", [line.source for line in table.lines], most=70),
+    ]
+    rules = [bool(line.method_span) for line in table.lines]
+    parts, first = [], 0
     for dataset, width in table.groups:
-        blocks.append(_block(table, dataset, range(first, first + width)))
+        columns = [
+            _numbers(table.columns[at][1], [line.entries[at] for line in table.lines], dataset)
+            for at in range(first, first + width)
+        ]
+        parts += _tables(keys, columns, rules, r"\scriptsize", UPRIGHT)
         first += width
-    return "\n\n".join(blocks)
+    return parts
 
 
-def _block(table: Matrix, dataset: str, columns: range) -> str:
-    settings = " & ".join(escape(table.columns[column][1]) for column in columns)
+def _listing(listing: Listing) -> list[str]:
+    """A row for each setting and method."""
+    items = listing.items
+    keys = [
+        Column("Dataset", [item.dataset if item.span else "" for item in items], most=50),
+        Column("Setting", [item.setting if item.setting_span else "" for item in items], most=95),
+        Column("Method", [item.method for item in items], most=80),
+    ]
+    kinds = [kind for kind, width in listing.groups for _ in range(width)]
+    columns = [
+        _numbers(source, [item.entries[at] for item in items], kind)
+        for at, (kind, source) in enumerate(zip(kinds, listing.sources, strict=True))
+    ]
+    return _tables(keys, columns, [bool(item.setting_span) for item in items], r"\scriptsize", UPRIGHT)
+
+
+def _ran(ran: Sequence[dict[str, str]], keys: Sequence[str]) -> list[str]:
+    """Everything that is told of each row of what ran, on pages on their side."""
+    columns = [Column(name, [row[name] for row in ran], most=75) for name in ran[0]]
+    heads = [column for column in columns if column.head in keys]
+    others = [column for column in columns if column.head not in keys]
+    tables = _tables(heads, others, [False] * len(ran), r"\tiny", TURNED)
+    return [r"\begin{landscape}", *tables, r"\end{landscape}"]
+
+
+@dataclass(frozen=True)
+class _Numbers(Column):
+    """A column of numbers, set to the right as its entries are marked."""
+
+    entries: Sequence[Entry] = ()
+
+
+def _numbers(head: str, entries: Sequence[Entry], group: str) -> Column:
+    texts = [entry.text + "†" * entry.doubtful for entry in entries]
+    return _Numbers(head, texts, bold=any(entry.best for entry in entries), group=group, entries=entries)
+
+
+def _tables(
+    keys: Sequence[Column], columns: Sequence[Column], rules: Sequence[bool], size: str, room: float
+) -> list[str]:
+    """One `longtable` for each block of columns; rows with a rule have some room above."""
+    found = blocks(keys, columns, room, DIGITS[size], 2 * TABCOLSEP)
+    return [_table(keys, block, rules, size) for block in found]
+
+
+def _table(keys: Sequence[Column], block: Sequence[Column], rules: Sequence[bool], size: str) -> str:
+    columns = [*keys, *block]
+    widths = [column.width(DIGITS[size]) for column in columns]
+    layout = "".join(f"p{{{width:.1f}pt}}" for width in widths)
+    rows = [" & ".join(_cell(column, at) for column in columns) for at in range(len(rules))]
+    spaces = [r"\addlinespace[2pt] " if rule and at else "" for at, rule in enumerate(rules)]
     lines = [
-        rf"\begin{{center}}\footnotesize\begin{{tabular}}{{lll{'r' * len(columns)}}}",
+        rf"{{{size}\setlength{{\tabcolsep}}{{{TABCOLSEP}pt}}\begin{{longtable}}{{{layout}}}",
         r"\toprule",
-        rf"\multicolumn{{{3 + len(columns)}}}{{l}}{{{escape(dataset)}}} \\",
-        rf"Method & Model & Source & {settings} \\",
-        r"\midrule",
-        *(_line(line, columns) for line in table.lines),
-        r"\bottomrule",
-        r"\end{tabular}\end{center}",
+        *_groups(columns, widths),
+        " & ".join(_side(column) + escape(column.head) for column in columns) + r" \tabularnewline",
+        r"\midrule \endhead",
+        r"\bottomrule \endfoot",
+        # \tabularnewline: \raggedright gives the usual \\ another meaning.
+        *(rf"{space}{row} \tabularnewline" for space, row in zip(spaces, rows, strict=True)),
+        r"\end{longtable}}",
     ]
     return "\n".join(lines)
 
 
-def _line(line: Line, columns: range) -> str:
-    method = escape(line.method) if line.method_span else ""
-    model = escape(line.model) if line.span else ""
-    entries = [_entry(line.entries[column]) for column in columns]
-    space = r"\addlinespace[2pt] " if line.method_span else ""
-    return space + " & ".join([method, model, escape(line.source), *entries]) + r" \\"
+def _groups(columns: Sequence[Column], widths: Sequence[float]) -> list[str]:
+    """The line of headings above groups of columns, as wide as these, if there are any."""
+    if not any(column.group for column in columns):
+        return []
+    cells, at = [], 0
+    for group, members in groupby(columns, key=lambda column: column.group):
+        count = len(list(members))
+        width = sum(widths[at : at + count]) + 2 * TABCOLSEP * (count - 1)
+        cells.append(rf"\multicolumn{{{count}}}{{p{{{width:.1f}pt}}}}{{\raggedright {escape(group)}}}")
+        at += count
+    return [" & ".join(cells) + r" \tabularnewline"]
+
+
+def _side(column: Column) -> str:
+    return r"\raggedleft " if isinstance(column, _Numbers) else r"\raggedright "
+
+
+def _cell(column: Column, at: int) -> str:
+    if isinstance(column, _Numbers):
+        return _side(column) + _entry(column.entries[at])
+    return _side(column) + escape(column.cells[at])
 
 
 def _entry(entry: Entry) -> str:
     text = rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text)
     text = rf"\textit{{{text}}}" if entry.missing else text
     return text + (escape("†") if entry.doubtful else "")
-
-
-def _listing(listing: Listing) -> str:
-    """One `longtable`, so that it may go on to the next page."""
-    kinds = [rf"\multicolumn{{{width}}}{{c}}{{{escape(kind)}}}" for kind, width in listing.groups]
-    sources = [rf"\raggedright {escape(source)}" for source in listing.sources]
-    layout = "lp{3.2cm}l" + "p{1.4cm}" * len(listing.sources)
-    lines = [
-        rf"{{\scriptsize\setlength{{\tabcolsep}}{{3pt}}\begin{{longtable}}{{{layout}}}",
-        rf"\toprule & & & {' & '.join(kinds)} \tabularnewline",
-        rf"Dataset & Setting & Method & {' & '.join(sources)} \tabularnewline",
-        r"\midrule \endhead",
-        r"\bottomrule \endfoot",
-        *map(_item, listing.items),
-        r"\end{longtable}}",
-    ]
-    return "\n".join(lines)
-
-
-def _item(item: Item) -> str:
-    heads = [escape(item.dataset) if item.span else "", rf"\raggedright {escape(item.setting)}", escape(item.method)]
-    return " & ".join([*heads, *(rf"\raggedright {_entry(entry)}" for entry in item.entries)]) + r" \tabularnewline"
-
-
-def _long(ran: Sequence[Mapping[str, str]], wide: Collection[str]) -> str:
-    columns = list(ran[0])
-    layout = "".join(r"p{2cm}" if column in wide else "l" for column in columns)
-    head = " & ".join(map(escape, columns)) + r" \tabularnewline"
-    lines = [
-        rf"{{\tiny\setlength{{\tabcolsep}}{{2pt}}\begin{{longtable}}{{{layout}}}",
-        rf"\toprule {head} \midrule \endhead",
-        r"\bottomrule \endfoot",
-        *(_long_row(row, wide) for row in ran),
-        r"\end{longtable}}",
-    ]
-    return "\n".join(lines)
-
-
-def _long_row(row: Mapping[str, str], wide: Collection[str]) -> str:
-    # \tabularnewline: \raggedright gives the usual \\ another meaning.
-    cells = [(r"\raggedright " if column in wide else "") + escape(text) for column, text in row.items()]
-    return " & ".join(cells) + r" \tabularnewline"

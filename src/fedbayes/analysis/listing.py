@@ -1,15 +1,19 @@
-"""A matrix of many settings turned on its side: settings as rows, models with published and ours as columns.
+"""A matrix turned on its side: settings as rows.
 
-For tables of hyperparameters, which have dozens of settings and few methods. A row stands for a setting and a method
-that has a number there.
+`by_setting` has models with published and ours as columns. It is for tables of hyperparameters, which have dozens of
+settings and few methods; a row stands for a setting and a method that has a number there. `by_cell` has metrics as
+columns and a row for each setting, method, preset and variant that ran. It is for tables without printed numbers.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 from fedbayes.analysis import display
 from fedbayes.analysis.matrix import Entry, Line, Matrix
+from fedbayes.analysis.published import meaning_of
 
 # The most settings a page shows side by side.
 MOST_COLUMNS = 12
@@ -18,13 +22,14 @@ UNRUN = "ours"  # the source of a line of which nothing ran
 
 @dataclass(frozen=True)
 class Item:
-    """One row: a setting and a method; `span` counts the rows of a dataset, written on its first row."""
+    """One row: a setting and a method; spans count the rows of a dataset and of a setting, 0 under another's."""
 
     dataset: str
     setting: str
     method: str
     entries: list[Entry]
     span: int = 0
+    setting_span: int = 0
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,25 @@ def by_setting(table: Matrix) -> Listing:
     return Listing(groups, [source for _, source in columns], _spanned(items))
 
 
+def by_cell(table: Matrix) -> Listing:
+    """A row for each cell that ran, a column for each metric of each model."""
+    metrics = list(dict.fromkeys(line.metric for line in table.lines))
+    cells = list(dict.fromkeys((line.method, line.source) for line in table.lines))
+    lines = {(line.method, line.source, line.metric): line for line in table.lines}
+    nothing = Entry(display.NOTHING, missing=True)
+    items: list[Item] = []
+    for place, (dataset, setting) in enumerate(table.columns):
+        for method, source in cells:
+            own = [lines.get((method, source, metric)) for metric in metrics]
+            entries = [line.entries[place] if line else nothing for line in own]
+            if not all(entry.missing for entry in entries):
+                shown = [replace(entry, text=display.NOTHING) if entry.missing else entry for entry in entries]
+                items.append(Item(dataset, setting, f"{method} ({source.removeprefix('ours, ')})", shown))
+    models = [str(meaning_of(metric).model).upper() for metric in metrics]
+    groups = [(model, len(list(members))) for model, members in groupby(models)]
+    return Listing(groups, [display.measure(metric) for metric in metrics], _spanned(items))
+
+
 def _sources(lines: list[Line], metric: str) -> list[str]:
     """Published first, then ours; the place of methods of which nothing ran only where nothing ran at all."""
     found = dict.fromkeys(line.source for line in lines if line.metric == metric)
@@ -70,8 +94,10 @@ def _kind(lines: list[Line], metric: str) -> str:
 
 
 def _spanned(items: list[Item]) -> list[Item]:
-    spans: dict[str, int] = {}
-    for item in items:
-        spans[item.dataset] = spans.get(item.dataset, 0) + 1
-    # pop: only the first row of a dataset finds its count.
-    return [Item(item.dataset, item.setting, item.method, item.entries, spans.pop(item.dataset, 0)) for item in items]
+    datasets = Counter(item.dataset for item in items)
+    settings = Counter((item.dataset, item.setting) for item in items)
+    # pop: only the first row of a group finds its count.
+    return [
+        replace(item, span=datasets.pop(item.dataset, 0), setting_span=settings.pop((item.dataset, item.setting), 0))
+        for item in items
+    ]

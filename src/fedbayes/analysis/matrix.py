@@ -26,13 +26,14 @@ H = TypeVar("H", bound=Hashable)
 
 @dataclass
 class Entry:
-    """One number of the matrix: its text, and how it is to be marked."""
+    """One number of the matrix: its text, and how it is to be marked; `last` is the last round's where it differs."""
 
     text: str
     value: float = float("nan")
     best: bool = False
     doubtful: bool = False
     missing: bool = False
+    last: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,30 @@ def matrix(table: pd.DataFrame) -> Matrix:
     lines: list[Line] = []
     for method, kind in kinds:
         of_kind = [row for row in rows if (row["method"], (row["part"], row["metric"])) == (method, kind)]
-        lines += _lines(of_kind, columns, several_measures=len(measures) > 1)
+        unrun = _unrun([row for row in rows if row["method"] == method])
+        lines += _lines(of_kind, columns, unrun, several_measures=len(measures) > 1)
     _mark_best(lines)
     groups = list(Counter(dataset for dataset, _ in columns).items())
     return Matrix(columns, groups, _spanned(lines), _doubts(printed), _divergences(printed))
 
 
-def _lines(rows: list[Row], columns: list[tuple[str, str]], several_measures: bool) -> list[Line]:
-    """The printed line of one method and metric, then a line for each preset and variant of ours."""
+def _unrun(rows: list[Row]) -> set[tuple[str, str]]:
+    """The columns in which a method has printed numbers and nothing ran."""
+    ran = {(row["dataset"], row["setting"]) for row in rows if row["status"] == "run"}
+    return {(row["dataset"], row["setting"]) for row in rows} - ran
+
+
+def _lines(
+    rows: list[Row], columns: list[tuple[str, str]], unrun: set[tuple[str, str]], several_measures: bool
+) -> list[Line]:
+    """The printed line of one method and metric, then a line for each preset and variant of ours.
+
+    Args:
+        rows: of the method and the metric.
+        columns: of the table.
+        unrun: those in which the method did not run.
+        several_measures: whether the metric has to be told.
+    """
     by_column: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         by_column[row["dataset"], row["setting"]].append(row)
@@ -87,13 +104,20 @@ def _lines(rows: list[Row], columns: list[tuple[str, str]], several_measures: bo
     model = ", ".join(filter(None, [kind, first["part"]]))
     head = {"method": first["method"], "model": model, "metric": first["metric"], "part": first["part"]}
     lines = []
-    if any(map(_is_printed, rows)):
+    is_printed = any(map(_is_printed, rows))
+    if is_printed:
         printed = [_printed(by_column[column]) for column in columns]
         lines.append(Line(**head, source="published", published=True, entries=printed))
     ran = _first_seen((row["preset"], row["variant"]) for row in rows if row["status"] == "run")
     for preset, variant in ran or [("", "")]:
         source = ", ".join(filter(None, ["ours", preset, variant]))
-        entries = [_ours(by_column[column], preset, variant) for column in columns]
+        entries = [
+            # Of a metric that the paper does not print only runs tell where it belongs.
+            Entry(display.NOT_RUN, missing=True)
+            if not is_printed and column in unrun
+            else _ours(by_column[column], preset, variant)
+            for column in columns
+        ]
         lines.append(Line(**head, source=source, published=False, entries=entries))
     return lines
 
@@ -118,7 +142,7 @@ def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
         return Entry(display.NOTHING, missing=True)
     for row in rows:
         if row["status"] == "run" and (row["preset"], row["variant"]) == (preset, variant):
-            return Entry(display.ours(row), _shown(row["ours"], row))
+            return Entry(display.ours(row), _shown(row["ours"], row), last=display.last(row))
     # Of what the paper itself does not have, nothing can run.
     unavailable = rows[0]["printed"] == NOT_AVAILABLE
     return Entry(display.NOTHING if unavailable else display.NOT_RUN, missing=True)

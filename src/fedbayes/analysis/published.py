@@ -6,8 +6,9 @@ Papers print percent, we compute fractions; papers write `acc_GM_pct`, we write 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
+from itertools import product
 from pathlib import Path
 from typing import Literal, cast
 
@@ -40,6 +41,8 @@ class Meaning:
         by_machine: whether it is a time, which another machine changes.
         beside: the metric that divides it by another method's (`run_cost.FACTORS`); it is shown beside it.
         base: the method that a factor refers to, whose own is 1.
+        condition: what it is tested on; empty for what the setting says (all test samples, or a group of them).
+        also: metrics of ours that are shown beneath it, for which the paper prints no value.
     """
 
     model: ModelKind | Literal["cost"] | None
@@ -52,22 +55,45 @@ class Meaning:
     by_machine: bool = False
     beside: str = ""
     base: str = ""
+    condition: str = ""
+    also: tuple[str, ...] = ()
 
 
 def _accuracy(model: ModelKind | None) -> Meaning:
     return Meaning(model, "accuracy", unit="%", factor="0.01", higher_is_better=True)
 
 
+def _unprinted() -> dict[str, Meaning]:
+    """Metrics of ours that no paper prints, of each model; newcomers are tested once training has ended."""
+    found: dict[str, Meaning] = {}
+    models: tuple[ModelKind, ...] = ("pm", "gm")
+    for model in models:
+        found |= {
+            f"acc_{model.upper()}_pct": _accuracy(model),
+            f"nll_{model.upper()}": Meaning(model, "nll"),
+            f"ECE_{model.upper()}": Meaning(model, "ece15"),
+            f"ECE10_{model.upper()}_pct": Meaning(model, "ece10", unit="%", factor="0.01"),
+        }
+    found |= {f"{name}_new": replace(of, condition="new", selection="last") for name, of in found.items()}
+    for model, metric in product(models, ("error", "distance")):
+        found[f"{metric}_{model.upper()}"] = Meaning(model, metric, scope="mean", selection="last")
+    return found
+
+
 MEBI = str(2**20)
-MEANINGS = {
+MEANINGS = _unprinted() | {
     "acc_pct": _accuracy(None),
-    "acc_PM_pct": _accuracy("pm"),
-    "acc_GM_pct": _accuracy("gm"),
-    "personal_acc_pct": _accuracy("pm"),
+    # FedUAB: whether the personal model beats the global one can only be told on the same samples.
+    "personal_acc_pct": replace(_accuracy("pm"), also=("local_acc_pct",)),
+    "local_acc_pct": replace(_accuracy("gm"), condition="local"),
     "global_acc_pct": _accuracy("gm"),
-    "personal_loss_nll": Meaning("pm", "nll"),
+    "personal_loss_nll": Meaning("pm", "nll", also=("local_loss_nll",)),
+    "local_loss_nll": Meaning("gm", "nll", condition="local"),
     "global_loss_nll": Meaning("gm", "nll"),
-    "ECE_pct": Meaning(None, "ece10", unit="%", factor="0.01"),  # BPFed: 10 bins, pooled
+    # BPFed: 10 bins, pooled. Its text names MCE and the Brier score, too, and prints neither.
+    "ECE_pct": Meaning(None, "ece10", unit="%", factor="0.01", also=("MCE_pct", "Brier")),
+    "MCE_pct": Meaning(None, "mce10", unit="%", factor="0.01"),
+    "Brier": Meaning(None, "brier"),
     "ECE": Meaning(None, "ece15"),  # LR-BPFL: 15 bins, pooled
     "MCE": Meaning(None, "mce15"),
     "A-ECE": Meaning(None, "ece15", scope="mean"),

@@ -63,7 +63,7 @@ def frozen(plan: Plan, root: Path) -> Iterator[tuple[str, Measured]]:
 
 def _row(plan: Plan, run: Run, seconds: float, source: str) -> Measured:
     network, thousands = run.spec["network"]["name"], passes(plan, run) / 1000
-    return Measured(run.method, network, run.dataset, 1, thousands, seconds, 0.0, 0.0, source)
+    return Measured(run.method, network, run.dataset, 1, thousands, seconds, 0.0, 0.0, source, 0.0)
 
 
 def _most_memory(benchmark: Path) -> float:

@@ -23,7 +23,7 @@ from fedbayes.analysis.drawing import caption_of
 from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import KEY
 from fedbayes.analysis.summarize import read_index
-from fedbayes.analysis.tables import Table, make_table
+from fedbayes.analysis.tables import make_table
 from fedbayes.analysis.verdict import RULE
 from fedbayes.io import read_json, write_text
 
@@ -48,7 +48,7 @@ class Chapter:
         header: its `name`, `title`, `citation` and `url`.
         reproduction: what `compare` wrote.
         index: the paper's cells.
-        tables: file names of its tables, `table1` for Table 1.
+        tables: file names of its tables, `table1` for Table 1, and of those that it does not print.
         figures: its figures as SVG files.
         splits: pictures of its client splits as SVG files.
         left_out: what `Plan.left_out` says of it.
@@ -125,6 +125,7 @@ def _shown(chapter: Chapter, root: Path) -> dict[str, Any]:
     """What the template needs of one paper."""
     records = run_records(chapter.index, root)
     missing = unrun(chapter.rows, chapter.left_out)
+    tables = [make_table(chapter.rows, key) for key in chapter.tables]
     cells = sum(len(of_run) for of_run, _ in records)
     return {
         "key": chapter.key,
@@ -133,7 +134,8 @@ def _shown(chapter: Chapter, root: Path) -> dict[str, Any]:
         "cells": cells,
         "planned": cells + sum(part.cells for part in missing),
         "hours": display.hours(sum(core_hours(record) for _, record in records)),
-        "tables": _tables(chapter),
+        "tables": [table for table in tables if not table.own],
+        "own": [table for table in tables if table.own],
         "figures": [_figure(file) for file in chapter.figures],
         "splits": [_figure(file) for file in chapter.splits],
         "cost": cost(records),
@@ -183,10 +185,6 @@ def _run(cells: pd.DataFrame, record: dict[str, Any]) -> dict[str, str]:
         "Split (sha256)": record["split"]["sha256"][:12],
         "Commit": record["commit"],
     }
-
-
-def _tables(chapter: Chapter) -> list[Table]:
-    return [make_table(chapter.rows, key) for key in chapter.tables]
 
 
 def _figure(svg: Path) -> dict[str, str]:

@@ -34,7 +34,7 @@ from fedbayes.io import COST, TRAITS, followed_model, read_json, write_with
 # What a cell of the plan is, apart from its seed; all of it is carried through.
 CELL = ["paper", "experiment", "setting", "variant", "method", "preset", "scale", "dataset", "dataset_title"]
 CELL += ["stand_in_for", "marks", "reduction", "published_table", "published_dataset", "published_setting"]
-CELL += ["published_condition"]
+CELL += ["published_condition", "experiment_title", "setting_title", "own_table"]
 VALUE = ["model", "condition", "scope", "metric"]
 TRAINING = "train"  # stands in the place of the model where a row is about training itself
 LAST_ROUNDS = 100

@@ -17,7 +17,7 @@ import pandas as pd
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import NUMBERS, read_reproduction
 from fedbayes.analysis.latex import fragment
-from fedbayes.analysis.listing import MOST_COLUMNS, Listing, by_setting
+from fedbayes.analysis.listing import MOST_COLUMNS, Listing, by_cell, by_setting
 from fedbayes.analysis.matrix import Matrix, matrix
 from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import meaning_of
@@ -30,11 +30,19 @@ READING = (
     "seeds, taken as the paper takes its number. Bold: best of a setting, for each kind of model apart, among printed "
     "numbers and among ours. A dagger marks a printed number there is an objection to."
 )
+OWN_READING = (
+    "No number of this is printed in the paper: all are ours, with preset and variant, as mean ± standard deviation "
+    "over seeds. Bold: best of a setting."
+)
 COLUMNS = (
     "Ours is the mean ± standard deviation over seeds of the best round in the paper's window, chosen for each seed by "
     "pooled accuracy; the last round and the mean of the last 100 rounds stand beside it. The 95 % interval is "
     "Student's t over seeds (seeds − 1 degrees of freedom); one seed has neither deviation nor interval. Pooled takes "
     "all clients' test samples together, client mean weighs clients equally; both are of the best round."
+)
+LAST_ROUND_COLUMNS = (
+    "Ours is the mean ± standard deviation over seeds of the last round. The 95 % interval is Student's t over seeds "
+    "(seeds − 1 degrees of freedom); one seed has neither deviation nor interval."
 )
 COST_COLUMNS = (
     "Ours is the mean ± standard deviation over seeds of what whole runs cost. The 95 % interval is Student's t "
@@ -42,7 +50,8 @@ COST_COLUMNS = (
 )
 OF_LAST_ROUND = " Here ours is of the last round, not of the best one."
 INFINITE = " Infinite (inf): the baseline accepts nothing falsely where it operates, and the model does."
-UNPRINTED = " A method without published values is not in the paper."
+NEW_CLIENTS = " New clients are tested once training has ended: their numbers are of the last round."
+UNPRINTED = " A method, setting or metric without published values is not in the paper."
 COSTS = (
     " Costs belong to a whole run, not to a round. Times are of training alone, on the machine that ran; where the "
     "paper prints seconds, ratios of printed ones stand beside the same ratios of ours."
@@ -62,15 +71,17 @@ CSV_COLUMNS += [
 ]
 CSV_COLUMNS += ["doubtful", "note", "reduction", "runs"]
 
-# The columns of the list of what ran that fit a printed page, and those of them that hold sentences.
-PRINTED = ["Method", "Model", "Setting", "Preset", "Scale", "Seeds", "Ran on", "Ours", "Published", "Difference"]
-PRINTED += ["Verdict", "Reduction"]
-WIDE = {"Setting", "Ran on", "Verdict", "Reduction"}
+# Of the columns of the list of what ran: those that say which row it is, and those about printed numbers.
+KEYS = ("Method", "Model", "Metric", "Setting", "Preset")
+BESIDE_PRINTED = ("Published", "Difference", "Verdict")
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table, ready to be shown; `listing` stands in the matrix's place where that would be too wide."""
+    """One table, ready to be shown; `listing` stands in the matrix's place where that would be too wide.
+
+    `own` is a table that the paper does not have.
+    """
 
     key: str
     heading: str
@@ -79,6 +90,7 @@ class Table:
     listing: Listing | None
     columns: str
     ran: list[dict[str, str]]
+    own: bool = False
 
 
 def table(reproduction: Path, key: str, html: Path, tex: Path, csv: Path) -> None:
@@ -95,8 +107,7 @@ def table(reproduction: Path, key: str, html: Path, tex: Path, csv: Path) -> Non
     made = make_table(rows, key)
     paper = rows["paper_name"].iloc[0]
     write_text(html, render("table_page.html", table=made, paper=paper, scale=rows["scale"].iloc[0]))
-    ran = [{column: row[column] for column in PRINTED} for row in made.ran]
-    write_text(tex, fragment(f"{paper}, {made.heading}.", made.reading, made.matrix, made.listing, ran, WIDE))
+    write_text(tex, fragment(f"{paper}, {made.heading}.", made.reading, made.matrix, made.listing, made.ran, KEYS))
     long = in_printed_units(_rows_of(rows, key))
     write_with(csv, partial(long.to_csv, index=False, float_format="%.10g"))
 
@@ -104,21 +115,26 @@ def table(reproduction: Path, key: str, html: Path, tex: Path, csv: Path) -> Non
 def make_table(rows: pd.DataFrame, key: str) -> Table:
     """One table of a reproduction: its heading, the paper's shape and the list of what ran."""
     of_table = _rows_of(rows, key)
+    first = of_table.iloc[0]
+    own = display.is_own(first["table"])
     measures = dict.fromkeys(display.measure(metric) for metric in of_table["metric"])
-    reading = f"Measured: {', '.join(measures)}. {READING}"
-    if (of_table["why_no_verdict"] == NOT_IN_PAPER).any():
+    reading = f"Measured: {', '.join(measures)}. {OWN_READING if own else READING}"
+    if not own and (of_table["why_no_verdict"] == NOT_IN_PAPER).any():
         reading += UNPRINTED
     if (of_table["model"] == COST).any():
         reading += COSTS
-    if any(meaning_of(metric).selection == "last" for metric in set(of_table["metric"])):
+    last = [meaning_of(metric).selection == "last" for metric in of_table["metric"]]
+    if all(last):
         reading += OF_LAST_ROUND
+    elif any(last):
+        reading += NEW_CLIENTS
     if of_table["ours"].abs().eq(float("inf")).any():
         reading += INFINITE
     shape = matrix(of_table)
-    listing = by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
-    heading = display.title(of_table["table"].iloc[0])
-    columns = COST_COLUMNS if (of_table["model"] == COST).all() else COLUMNS
-    return Table(key, heading, reading, shape, listing, columns, what_ran(of_table))
+    listing = by_cell(shape) if own else by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
+    heading = first["experiment_title"] if own else display.title(first["table"])
+    columns = COST_COLUMNS if (of_table["model"] == COST).all() else LAST_ROUND_COLUMNS if all(last) else COLUMNS
+    return Table(key, heading, reading, shape, listing, columns, what_ran(of_table), own)
 
 
 def _rows_of(rows: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -131,7 +147,13 @@ def _rows_of(rows: pd.DataFrame, key: str) -> pd.DataFrame:
 def what_ran(rows: pd.DataFrame) -> list[dict[str, str]]:
     """Every cell that ran, as columns of text for people, in the order of the paper."""
     ran = cast(list[dict[str, Any]], rows[rows["status"] == "run"].to_dict("records"))
-    return [{column: text or display.NOTHING for column, text in _shown(row).items()} for row in ran]
+    needless = set(BESIDE_PRINTED) if all(display.is_own(row["table"]) for row in ran) else set()
+    if len({display.measure(row["metric"]) for row in ran}) < 2:
+        needless.add("Metric")
+    return [
+        {column: text or display.NOTHING for column, text in _shown(row).items() if column not in needless}
+        for row in ran
+    ]
 
 
 def _shown(row: dict[str, Any]) -> dict[str, str]:
@@ -139,16 +161,17 @@ def _shown(row: dict[str, Any]) -> dict[str, str]:
     return {
         "Method": row["method"],
         "Model": display.model(row),
+        "Metric": display.measure(row["metric"]),
         "Setting": display.setting(row) + variant,
         "Preset": row["preset"],
         "Scale": row["scale"],
         "Seeds": str(row["seeds"]),
         "Ran on": display.ran_on(row),
         "Ours": display.ours(row),
-        "95 % interval": display.interval(row),
         "Last round": display.number(row["ours_last"], row),
         "Published": row["printed"],
         "Difference": display.number(row["difference"], row, sign="+"),
+        "95 % interval": display.interval(row),
         "Verdict": display.judged(row),
         "Diverged": row["diverged"],
         "Mean of last 100": display.number(row["ours_mean100"], row),

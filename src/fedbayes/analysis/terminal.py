@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import printed_only, read_reproduction
-from fedbayes.analysis.published import KEY
+from fedbayes.analysis.published import KEY, meaning_of
+from fedbayes.analysis.verdict import NOT_IN_PAPER
 
 # Columns and the widest each may get; longer text goes on below.
 WIDTHS = {"method": 11, "setting": 12, "model": 5, "ours": 11, "published": 11, "diff": 6, "seeds": 5}
@@ -27,12 +28,18 @@ def terminal_table(reproductions: Sequence[Path]) -> str:
 def _paper(reproduction: Path) -> str:
     rows = read_reproduction(reproduction)
     ran = rows[rows["status"] == "run"]
-    cells = [_cells(row) for row in cast(list[dict[str, Any]], ran.to_dict("records"))]
+    cells = [_cells(row) for row in cast(list[dict[str, Any]], ran.to_dict("records")) if _is_short(row)]
     done, printed = (len(printed_only(part).drop_duplicates(KEY)) for part in (ran, rows))
     reasons = dict.fromkeys(filter(None, ran["why_no_verdict"]))
     lines = [rows["paper_name"].iloc[0], *_layout(cells)]
     lines += textwrap.wrap(f"No verdict where: {' | '.join(reasons)}.", 100) if reasons else []
     return "\n".join([*lines, f"{done} of {printed} printed numbers run."])
+
+
+def _is_short(row: Mapping[str, Any]) -> bool:
+    """Of what the paper does not print the terminal has accuracies and errors of estimates alone."""
+    told = row["our_metric"] in ("accuracy", "error") and not meaning_of(row["metric"]).condition
+    return row["why_no_verdict"] != NOT_IN_PAPER or told
 
 
 def _cells(row: dict[str, Any]) -> dict[str, str]:

@@ -49,6 +49,7 @@ from fedbayes.bayes.gaussian import Gaussian, Spread, kl_gradient_first, kl_grad
 from fedbayes.config import MethodConfig
 from fedbayes.federation import rng
 from fedbayes.federation.contract import Batch, Cohort, Facts, Key, Method, Phase, Visit
+from fedbayes.federation.placing import on_device
 from fedbayes.models.network import Network
 from fedbayes.parts.average import Weighting, shares
 from fedbayes.parts.drawn_weights import Moments, descend, drawn_probabilities, fresh_moments, likelihood_gradient
@@ -160,10 +161,11 @@ def build(config: Config, network: Network) -> Method:
 
     def steps(moving: Tensor) -> Phase:
         """A phase in which some places of the vectors move."""
+        moves = on_device(moving)
 
         def step(work: Work, batch: Batch, key: Key) -> Work:
             """One batch: steps of q on Eq. (10), then one of the copy on Eq. (11)."""
-            mask = moving.to(batch.x.device)
+            (mask,) = moves(batch.x.device)
             q, moments = work.q, work.q_moments
             samples = batch.mask.sum().clamp_min(1)
             scale = (work.size if config.likelihood == "dataset" else torch.ones_like(samples)) / samples

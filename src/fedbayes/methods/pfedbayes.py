@@ -12,8 +12,10 @@ $\eta_1, \eta_2$ -> `lr_personal, lr_global`; $K$ -> `draws`; $\beta$ -> `server
 
 Deviations: [P] is the text, [C] the public code AllenBeau/pFedBayes@2970ac9, whose log lands on the paper's numbers.
     1. Noise: [P] standard normal; [C] `sample_epsilons` draws with standard deviation 0.001 -> `noise_std`.
-    2. Likelihood: [P] n/b times the batch's sum, Eq. (27); [C] the plain sum -> `likelihood`.
+    2. Likelihood: [P] n/b times the batch's sum, Eq. (27); [C] the plain sum; BPFed's fork of [C] the batch's mean
+       -> `likelihood`.
     3. KL weight: [P] zeta; [C] zeta / R with R = 20 batches a round, in both steps -> `kl_divisor`, `global_kl`.
+       BPFed's fork exchanges the arguments in both steps, KL(w || q) -> `global_kl: exchanged`.
     4. Personal steps a batch: [P] 1; [C] 5 on the same batch with fresh noise -> `inner_steps`.
     5. Optimiser: [P] gradient descent in Algorithm 1; [C] Adam, one object a client for the whole run, so its moments
        outlive rounds and the overwriting of the localized global -> `optimiser`.
@@ -62,8 +64,12 @@ class Config(MethodConfig):
     lr_global: float = Field(ge=0, description="eta_2, step size of the localized global model.")
     zeta: float = Field(ge=0, description="zeta, weight of the KL term; the theory asks for >= 1, Table 2 runs 0.5.")
     kl_divisor: float = Field(gt=0, description="The KL term's weight is zeta over this: 1 in the text, R in the code.")
-    global_kl: Literal["plain", "weighted"] = Field(description="Weight of the second step's KL: 1, or as above.")
-    likelihood: Literal["dataset", "batch"] = Field(description="n/b times the batch's sum, or the sum itself.")
+    global_kl: Literal["plain", "weighted", "exchanged"] = Field(
+        description="Weight of the second step's KL: 1, or as above; exchanged: as above, and KL(w || q) in both steps."
+    )
+    likelihood: Literal["dataset", "batch", "mean"] = Field(
+        description="n/b times the batch's sum, or the sum itself, or the batch's mean."
+    )
     noise_std: float = Field(ge=0, description="Standard deviation of the noise g in theta = mu + sigma g.")
     draws: PositiveInt = Field(description="K, weight samples a personal step averages over.")
     inner_steps: PositiveInt = Field(description="Personal steps on each batch before the localized global's one step.")
@@ -113,7 +119,8 @@ def build(config: Config, network: Network) -> Method:
     lr_personal = torch.tensor(config.lr_personal, dtype=torch.float64)
     lr_global = torch.tensor(config.lr_global, dtype=torch.float64)
     kl_weight = torch.tensor(config.zeta / config.kl_divisor, dtype=torch.float64)
-    global_weight = kl_weight if config.global_kl == "weighted" else torch.ones((), dtype=torch.float64)
+    exchanged = config.global_kl == "exchanged"
+    global_weight = torch.ones((), dtype=torch.float64) if config.global_kl == "plain" else kl_weight
 
     def init(key: Key, population: int) -> Server:
         mu = config.initial_mu_std * torch.randn(layout.size, generator=rng.generator(key), dtype=dtype)
@@ -139,17 +146,18 @@ def build(config: Config, network: Network) -> Method:
         personal, moments = work.personal, work.personal_moments
         prior = Spread(work.localized.mu if config.prior == "moving" else work.anchor, work.prior_sigma)
         samples = batch.mask.sum().clamp_min(1)
-        scale = work.size / samples if config.likelihood == "dataset" else torch.ones_like(samples)
+        scale = {"dataset": work.size, "batch": samples, "mean": torch.ones_like(samples)}[config.likelihood] / samples
         for inner in range(config.inner_steps):
             q = Spread(personal.mu, personal.sigma)
             weights, noise = rng.perturbed(rng.fold(key, inner), *q, config.draws, config.noise_std)
             likelihood, nll = likelihood_gradient(weights, config.noise_std * noise, network, layout, batch)
-            pull = kl_gradient_first(q, prior)
+            pull = kl_gradient_second(prior, q) if exchanged else kl_gradient_first(q, prior)
             total = Spread(*(scale * g + kl_weight * k for g, k in zip(likelihood, pull, strict=True)))
             personal, moments = descend(personal, total, moments, lr_personal, config.optimiser)
         # Eq. (28): the localized global follows the personal model, which is held fixed.
         sigma = work.prior_sigma if config.prior == "moving" else work.localized.sigma
-        follow = kl_gradient_second(Spread(personal.mu, personal.sigma), Spread(work.localized.mu, sigma))
+        q, w = Spread(personal.mu, personal.sigma), Spread(work.localized.mu, sigma)
+        follow = kl_gradient_first(w, q) if exchanged else kl_gradient_second(q, w)
         pushed = Spread(*(global_weight * g for g in follow))
         localized, localized_moments = descend(
             work.localized, pushed, work.localized_moments, lr_global, config.optimiser

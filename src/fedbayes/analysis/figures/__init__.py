@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from fedbayes.analysis.drawing import Drawn, write_picture
 from fedbayes.analysis.figures import bpfed, feduab, lrbpfl, pfedbayes, selffl
@@ -30,6 +33,7 @@ def figure(
     svg: Path,
     png: Path,
     class_names: Mapping[str, Sequence[str]] | None = None,
+    planned: Sequence[Mapping[str, Any]] | None = None,
 ) -> None:
     """Write one figure of a paper as SVG and PNG, with its caption in both.
 
@@ -42,8 +46,10 @@ def figure(
         svg: the vector image to write.
         png: the pixel image to write.
         class_names: what the classes of datasets are called, by dataset.
+        planned: the paper's cells at scale paper, as rows of the index: what of them did not run is said.
     """
     if key not in FIGURES:
         raise complain("src/fedbayes/analysis/figures", "FIGURES", "no such figure: " + choice(key, FIGURES))
-    sources = Sources(read_index(index_csv), titles, root, read_logged(logged_csv, key), class_names or {})
+    whole = None if planned is None else pd.DataFrame(list(planned))
+    sources = Sources(read_index(index_csv), titles, root, read_logged(logged_csv, key), class_names or {}, whole)
     write_picture(lambda: FIGURES[key](sources), svg, png)

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 FILLS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "ooo")
+SPANS = (("mean", "low"), ("high", "mean"))
 GROUP_WIDTH = 0.84  # of the room between two groups
 
 
@@ -25,7 +26,8 @@ def draw_bars(panel: Axes, values: pd.DataFrame, digits: int = 1) -> None:
     for at, name in enumerate(names):
         own = values[values["series"] == name].set_index("group").reindex(groups)
         place = np.arange(len(groups)) + (at - (len(names) - 1) / 2) * width
-        spread = [(own["mean"] - own["low"]).fillna(0.0), (own["high"] - own["mean"]).fillna(0.0)]
+        # Rounding may put the mean of equal values beside them.
+        spread = [(own[above] - own[below]).fillna(0.0).clip(lower=0.0) for above, below in SPANS]
         panel.bar(
             place,
             own["mean"].fillna(0.0),

@@ -17,9 +17,9 @@ from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ra
 PREFIXES = {"MNIST": "mnist", "FMNIST": "fmnist", "CIFAR-10": "cifar10"}  # of the names of settings
 BINS = 10  # the code's
 # Experiments that hold a part of Table I, whose runs the curves are of.
-TABLE1 = ("table1", "table1-cifar10", "table1-cifar10-bpfed", "table1-cifar10-perfedavg")
+TABLE1 = ("table1", "table1-cifar10", "table1-cifar10-perfedavg")
 # Experiments with a client that joins after training, and the methods of Figures 7 to 9 in the paper's order.
-NEW_CLIENT = ("new-client", "new-client-cifar10", "new-client-cifar10-bayesian")
+NEW_CLIENT = ("new-client", "new-client-cifar10")
 NEW_CLIENT_METHODS = ("FedPer", "LG-FedAvg", "FedRep", "FedSOUL", "BPFed")
 
 
@@ -28,12 +28,18 @@ def curves(dataset: str, name: str, sources: Sources) -> Drawn:
 
     The paper's plotting code smooths over 20 rounds; we draw every round as it is.
     """
-    cells = pd.concat([sources.cells(experiment) for experiment in TABLE1])
-    cells = cells[cells["published_dataset"] == dataset]
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        cells = pd.concat([sources.cells(experiment) for experiment in TABLE1])
+        return cells[cells["published_dataset"] == dataset]
+
+    cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran(name)
-    caption = f"{name}. {accuracy_caption(cells, sources.logged)} Not smoothed; the paper's code averages 20 rounds."
-    return Drawn(accuracy_by_round(cells, _sizes(sources, PREFIXES[dataset]), sources.root, sources.logged), caption)
+    reading = accuracy_caption(cells, sources.logged, unrun)
+    caption = f"{name}. {reading} Not smoothed; the paper's code averages 20 rounds."
+    titles = _sizes(sources, PREFIXES[dataset])
+    return Drawn(accuracy_by_round(cells, titles, sources.root, sources.logged, unrun), caption)
 
 
 def _sizes(sources: Sources, dataset: str, suffix: str = "") -> dict[str, str]:
@@ -44,8 +50,12 @@ def _sizes(sources: Sources, dataset: str, suffix: str = "") -> dict[str, str]:
 
 def figure6(sources: Sources) -> Drawn:
     """Reliability diagram and histogram of BPFed's confidence on MNIST, small and large."""
-    cells = sources.cells("table2")
-    cells = cells[(cells["method"] == "BPFed") & (cells["published_dataset"] == "MNIST")]
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        cells = sources.cells("table2")
+        return cells[(cells["method"] == "BPFed") & (cells["published_dataset"] == "MNIST")]
+
+    cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran("Figure 6")
     titles = _sizes(sources, "mnist")
@@ -63,19 +73,23 @@ def figure6(sources: Sources) -> Drawn:
         draw_histogram(column[1], binned)
         column[0].set_xlabel("")
     drawn.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
-    head(drawn, cells)
+    head(drawn, cells, unrun)
     caption = (
         f"Figure 6. Above: accuracy of BPFed's personal models by confidence, {BINS} bins, at the round of highest "
         "accuracy; the hatched part is the gap to the mean confidence in the bin, the dashed line is perfect "
         "calibration. Below: share of the test samples in each bin. Samples of all clients and seeds are pooled. "
     )
-    return Drawn(drawn, caption + closing(cells))
+    return Drawn(drawn, caption + closing(cells, unrun))
 
 
 def new_client(dataset: str, name: str, sources: Sources) -> Drawn:
     """Figures 7 to 9: accuracy of a client that joins after training, a bar for each method, small and large data."""
-    cells = pd.concat([sources.cells(experiment) for experiment in NEW_CLIENT])
-    cells = cells[cells["setting"].str.startswith(dataset) & cells["method"].isin(NEW_CLIENT_METHODS)]
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        cells = pd.concat([sources.cells(experiment) for experiment in NEW_CLIENT])
+        return cells[cells["setting"].str.startswith(dataset) & cells["method"].isin(NEW_CLIENT_METHODS)]
+
+    cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran(name)
     rows = [
@@ -89,14 +103,14 @@ def new_client(dataset: str, name: str, sources: Sources) -> Drawn:
     draw_bars(panel, values)
     panel.set_ylabel("accuracy of the new client (%)")
     drawn.legend(*panel.get_legend_handles_labels(), loc="outside lower left", ncols=len(NEW_CLIENT_METHODS))
-    head(drawn, cells)
+    head(drawn, cells, unrun)
     spread = "; the line spans the lowest to the highest seed" if cells["seed"].nunique() > 1 else ""
     caption = (
         f"{name}. Test accuracy of the first client, which joins after training and trains its private part alone, the "
         f"shared part frozen. Bars are means over seeds{spread}. The paper prints no numbers here and does not say "
         "over what its bars are averages. "
     )
-    return Drawn(drawn, caption + closing(cells))
+    return Drawn(drawn, caption + closing(cells, unrun))
 
 
 def _accuracy_of_new(cells: pd.DataFrame, setting: str, method: str, sources: Sources) -> tuple[float, float, float]:

@@ -7,6 +7,7 @@ from functools import partial
 
 import pandas as pd
 
+from fedbayes.analysis.display import dataset
 from fedbayes.analysis.drawing import Drawn
 from fedbayes.analysis.figures import uncertainty
 from fedbayes.analysis.figures.lines import ACCURACY, LOSS, quantities_by_round, seeds_caption
@@ -52,21 +53,25 @@ def _curves(sources: Sources, name: str, experiment: str, setting: str, model: s
         text: what the caption says of it.
     """
     settings = [setting.format(name) for name in DATASETS]
-    cells = pd.concat([sources.cells(experiment.format(name)) for name in DATASETS])
-    cells = cells[cells["setting"].isin(settings)]
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        cells = pd.concat([sources.cells(experiment.format(name)) for name in DATASETS])
+        return cells[cells["setting"].isin(settings)]
+
+    cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran(name)
     titles = {key: sources.titles[key] for key in settings}
     caption = (
         f"{name}. {text}, against the communication round; in brackets the preset. {seeds_caption(cells)} The first "
-        f"rounds may lie outside the axes. {closing(cells)}"
+        f"rounds may lie outside the axes. {closing(cells, unrun)}"
     )
-    return Drawn(quantities_by_round(cells, titles, sources.root, [ACCURACY, LOSS], model), caption)
+    return Drawn(quantities_by_round(cells, titles, sources.root, [ACCURACY, LOSS], model, unrun), caption)
 
 
 def figure8(sources: Sources) -> Drawn:
     """Uncertainty of right and wrong predictions on CIFAR-10."""
-    cells = _uncertain(sources)
+    cells, unrun = _uncertain(sources), sources.unrun(_uncertain)
     if cells.empty:
         return nothing_ran("Figure 8")
     known = str(cells["dataset"].iloc[0])
@@ -93,17 +98,18 @@ def figure8(sources: Sources) -> Drawn:
         f"round. Above: four images by the written rule, none twice, of the first seed. {OPEN}Below: the same for "
         "all test images: the share of right and of wrong predictions with at most that uncertainty, seeds pooled; "
         f"AUROC is the chance that a wrong prediction is less sure than a right one. {_in_a_line(notes)} "
-        f"{closing(cells)}"
+        f"{closing(cells, unrun)}"
     )
     return Drawn(uncertainty.draw(sources, what_ran(cells), examples, known, groups, notes), caption)
 
 
 def figure9(sources: Sources) -> Drawn:
     """Uncertainty of images of unknown classes, CIFAR-100's, beside known ones."""
-    cells = _uncertain(sources)
+    cells, unrun = _uncertain(sources), sources.unrun(_uncertain)
     if cells.empty:
         return nothing_ran("Figure 9")
     known, outside = str(cells["dataset"].iloc[0]), str(cells["outsiders"].iloc[0])
+    strangers = dataset(str(cells["outsiders_title"].iloc[0]), str(cells["outsiders_stand_in_for"].iloc[0]))
     rows, others = (_predictions(sources, cells, condition) for condition in ("clean", "outsiders"))
     evaluations = read_runs(cells, sources.root, "evaluation.parquet")
     first = others[others["seed"] == others["seed"].iloc[0]]
@@ -128,13 +134,14 @@ def figure9(sources: Sources) -> Drawn:
     ]
     caption = (
         "Figure 9. Uncertainty of FedUAB-5's global model of CIFAR-10, All-Dirichlet, at its best round, for images of "
-        f"classes it does not know: the test part of {cells['outsiders_title'].iloc[0]}. Above: four images by the "
+        f"classes it does not know: the test part of {strangers}. Above: four images by the "
         f"written rule, of the first seed. {OPEN}Which classes are like a known one is our own list (ten of "
         "CIFAR-100's; stand-ins have none). Below: the same for all images: the share with at most that "
         f"uncertainty, seeds pooled; AUROC is the chance that an image of an unknown class is less sure than "
-        f"one of a known class. {_in_a_line(notes)} {closing(cells)}"
+        f"one of a known class. {_in_a_line(notes)} {closing(cells, unrun)}"
     )
-    return Drawn(uncertainty.draw(sources, what_ran(cells), examples, known, groups, notes), caption)
+    heading = f"{what_ran(cells)}; unknown classes of {strangers}"
+    return Drawn(uncertainty.draw(sources, heading, examples, known, groups, notes), caption)
 
 
 def _uncertain(sources: Sources) -> pd.DataFrame:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,16 +17,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from fedbayes.analysis.figures.looks import DASHES, Dashes, Look, looks
 from fedbayes.analysis.figures.sources import closing, head, read_runs, say_not_run
 
-# Okabe and Ito's colours, told apart by the colour-blind; markers tell methods apart in print without colour.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00", "#7f7f7f")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "*", "h", "p")
-Dashes = str | tuple[int, tuple[int, int]]
-DASHES: dict[str, Dashes] = {"pm": "-", "gm": (0, (4, 2))}
+LOGGED = {"pm": "#8a8a8a", "gm": "#b4b4b4"}  # greys of public logs, which have no markers
 MARKERS_A_LINE = 8
 POINTS_A_LINE = 200
-LEGEND_INCHES = 2.6  # room for the longest entry
+LEGEND_INCHES = 2.35  # room for the longest entry
+ENTRY_INCHES = 0.19  # height of an entry
 START = 0.05  # the axis may cut off lines before this part of the rounds
 COLUMNS = {1: 1, 2: 2, 4: 2}  # columns for a number of panels; otherwise three
 
@@ -41,13 +38,6 @@ class Quantity:
     factor: float = 1.0
 
 
-class Look(NamedTuple):
-    """How a line is told from others: which colour and which marker it has."""
-
-    colour: int
-    marker: int
-
-
 ACCURACY = Quantity("accuracy", "test accuracy (%)", 100.0)
 LOSS = Quantity("nll", "test loss (NLL)")
 
@@ -58,12 +48,12 @@ def seeds_caption(cells: pd.DataFrame) -> str:
     return f"Lines are means over seeds; {band}."
 
 
-def accuracy_caption(cells: pd.DataFrame, logged: pd.DataFrame) -> str:
-    """How to read `accuracy_by_round`: lines and bands, scale, dataset that really ran, seeds, what was reduced."""
+def accuracy_caption(cells: pd.DataFrame, logged: pd.DataFrame, unrun: str = "") -> str:
+    """How to read `accuracy_by_round`: lines and bands, what did not run, scale, dataset, seeds, what was reduced."""
     text = (
         "Test accuracy, pooled over all clients, against the communication round. Solid: personal models (PM); "
         f"dashed: global model (GM); in brackets the preset. {seeds_caption(cells)} "
-        f"The first rounds may lie below the axis. {closing(cells)}"
+        f"The first rounds may lie below the axis. {closing(cells, unrun)}"
     )
     behind = logged[logged["setting"].isin(set(cells["setting"]))]
     if len(behind):
@@ -71,10 +61,12 @@ def accuracy_caption(cells: pd.DataFrame, logged: pd.DataFrame) -> str:
     return text
 
 
-def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path, logged: pd.DataFrame) -> Figure:
+def accuracy_by_round(
+    cells: pd.DataFrame, titles: Mapping[str, str], root: Path, logged: pd.DataFrame, unrun: str = ""
+) -> Figure:
     """Pooled test accuracy against the round: a panel per setting of `titles`, a line per method, preset and model.
 
-    A setting that did not run says so.
+    A setting that did not run says so; `unrun` is what stands above the panels of all that did not.
     """
     columns = COLUMNS.get(len(titles), 3)
     rows = -(-len(titles) // columns)
@@ -92,17 +84,22 @@ def accuracy_by_round(cells: pd.DataFrame, titles: Mapping[str, str], root: Path
             say_not_run(panel)
     for panel in panels[len(titles) :]:
         panel.set_axis_off()
-    head(drawn, cells)
+    head(drawn, cells, unrun)
     legend_below(drawn, list(panels))
     return drawn
 
 
 def quantities_by_round(
-    cells: pd.DataFrame, titles: Mapping[str, str], root: Path, quantities: Sequence[Quantity], model: str
+    cells: pd.DataFrame,
+    titles: Mapping[str, str],
+    root: Path,
+    quantities: Sequence[Quantity],
+    model: str,
+    unrun: str = "",
 ) -> Figure:
     """One model's metrics against the round: a column per setting of `titles`, a row per quantity.
 
-    A setting that did not run says so.
+    A setting that did not run says so; `unrun` is what stands above the panels of all that did not.
     """
     drawn = Figure(figsize=(3.6 * len(titles), 2.8 * len(quantities) + 0.9), layout="constrained")
     panels = drawn.subplots(len(quantities), len(titles), squeeze=False)
@@ -116,7 +113,7 @@ def quantities_by_round(
                 _dress(panel, quantity)
             else:
                 say_not_run(panel)
-    head(drawn, cells)
+    head(drawn, cells, unrun)
     legend_below(drawn, list(panels.ravel()))
     return drawn
 
@@ -137,14 +134,20 @@ def _draw_methods(
     quantity: Quantity,
     models: Sequence[str],
 ) -> None:
-    """A line for each method, preset and model that ran: a colour a method, a marker a preset, in every panel."""
-    methods = list(dict.fromkeys(method for method, _ in names))
+    """A line for each method, preset and model that ran, each with the same look in every panel."""
+    own = looks(method for method, _ in names)
     for place, (method, preset) in enumerate(names):
         ours = cells[(cells["method"] == method) & (cells["preset"] == preset)]
-        if len(ours):
-            values = curves(ours, root, quantity.metric)
-            look = Look(methods.index(method), place)
-            _draw_lines(panel, values[values["model"].isin(models)], f"{method} ({preset})", look, quantity.factor)
+        if ours.empty:
+            continue
+        values = curves(ours, root, quantity.metric)
+        presets = [other for name, other in names if name == method]
+        for model in models:
+            every = values[values["model"] == model]
+            if len(every):
+                look = own[method].of(model, presets.index(preset))
+                label = f"{method} ({preset}), {model.upper()}"
+                draw_line(panel, every, label, look, DASHES[model], place, quantity.factor)
 
 
 def _dress(panel: Axes, quantity: Quantity) -> None:
@@ -164,8 +167,8 @@ def _draw_logged(panel: Axes, logged: pd.DataFrame, last: int) -> None:
     for (method, model), line in logged[logged["round"] <= last].groupby(["method", "model"], sort=False):
         label = f"{method}, public log, {str(model).upper()}"
         values = 100 * line["accuracy"]
-        style = DASHES[str(model)]
-        panel.plot(line["round"], values, linestyle=style, color="#9a9a9a", linewidth=2.2, zorder=1, label=label)
+        style, grey = DASHES[str(model)], LOGGED[str(model)]
+        panel.plot(line["round"], values, linestyle=style, color=grey, linewidth=2.2, zorder=1, label=label)
 
 
 def curves(cells: pd.DataFrame, root: Path, metric: str = "accuracy", condition: str = "clean") -> pd.DataFrame:
@@ -175,13 +178,9 @@ def curves(cells: pd.DataFrame, root: Path, metric: str = "accuracy", condition:
     return rows.groupby(["model", "round"])["value"].agg(mean="mean", low="min", high="max").reset_index()
 
 
-def _draw_lines(panel: Axes, values: pd.DataFrame, label: str, look: Look, factor: float) -> None:
-    """Personal and global model of one method, in its colour and marker."""
-    for model, every in reversed(list(values.groupby("model"))):  # pm before gm
-        draw_line(panel, every, f"{label}, {str(model).upper()}", look, DASHES[str(model)], factor)
-
-
-def draw_line(panel: Axes, every: pd.DataFrame, label: str, look: Look, dashes: Dashes, factor: float = 100.0) -> None:
+def draw_line(
+    panel: Axes, every: pd.DataFrame, label: str, look: Look, dashes: Dashes, place: int = 0, factor: float = 100.0
+) -> None:
     """One curve and its band over seeds.
 
     Args:
@@ -190,23 +189,17 @@ def draw_line(panel: Axes, every: pd.DataFrame, label: str, look: Look, dashes: 
         label: what the legend says.
         look: its colour and marker.
         dashes: how the line is dashed.
+        place: of the curve among others, whose markers stand beside its own.
         factor: what values are multiplied by: 100 shows fractions as percent.
     """
-    colour, marker = COLOURS[look.colour % len(COLOURS)], MARKERS[look.marker % len(MARKERS)]
     step = -(-len(every) // POINTS_A_LINE)
     line = every[::-step][::-1]  # the last round is always drawn
     spacing = max(1, len(line) // MARKERS_A_LINE)
-    panel.plot(
-        line["round"],
-        factor * line["mean"],
-        color=colour,
-        linestyle=dashes,
-        marker=marker,
-        markevery=(look.marker * spacing // 4 % spacing, spacing),
-        label=label,
-    )
+    markers = (place * spacing // 4 % spacing, spacing)
+    shown = factor * line["mean"]
+    panel.plot(line["round"], shown, linestyle=dashes, markevery=markers, label=label, **look.style)
     low, high = factor * line["low"], factor * line["high"]
-    panel.fill_between(line["round"], low, high, color=colour, alpha=0.18, linewidth=0)
+    panel.fill_between(line["round"], low, high, color=look.colour, alpha=0.18, linewidth=0)
 
 
 def _floor(panel: Axes) -> float:
@@ -225,7 +218,14 @@ def _settled(panel: Axes) -> list[NDArray[np.float64]]:
 
 
 def legend_below(drawn: Figure, panels: list[Axes], entry_inches: float = LEGEND_INCHES) -> None:
-    """One legend below all panels, each line once; `entry_inches` is the room for its longest entry."""
+    """One legend below all panels, each line once; the figure grows by it.
+
+    Args:
+        drawn: the figure, high enough for its panels and a line of the legend.
+        panels: whose lines the legend names.
+        entry_inches: room for its longest entry.
+    """
     found = {label: line for panel in panels for line, label in zip(*panel.get_legend_handles_labels(), strict=True)}
     columns = int(drawn.get_figwidth() / entry_inches)
+    drawn.set_figheight(drawn.get_figheight() + ENTRY_INCHES * (-(-len(found) // columns) - 1))
     drawn.legend(list(found.values()), list(found), loc="outside lower left", ncols=columns, handlelength=3.5)

@@ -50,10 +50,27 @@ def _predictions(cells: pd.DataFrame, sources: Sources) -> pd.DataFrame:
     return rows[(rows["model"] == tested_model(cells, sources.root)) & (rows["condition"] == "clean")]
 
 
+def _calibrated(sources: Sources) -> pd.DataFrame:
+    """The cells of Figures 1 and 3."""
+    cells = first_presets(sources.cells("table5"))
+    return cells[cells["setting"].isin(CIFAR10) & cells["method"].isin(CALIBRATED)]
+
+
+def _ranked(sources: Sources) -> pd.DataFrame:
+    """The cells of Figures 5 and 7."""
+    cells = first_presets(sources.cells("table4"))
+    return cells[cells["setting"].isin(CIFAR10)]
+
+
+def _adaptive(sources: Sources) -> pd.DataFrame:
+    """Those of them whose masks are adapted."""
+    cells = _ranked(sources)
+    return cells[cells["method"] == "LR-BPFL"]
+
+
 def figure1(sources: Sources) -> Drawn:
     """Reliability diagrams of the mean client, CIFAR-10."""
-    cells = first_presets(sources.cells("table5"))
-    cells = cells[cells["setting"].isin(CIFAR10) & cells["method"].isin(CALIBRATED)]
+    cells, unrun = _calibrated(sources), sources.unrun(_calibrated)
     if cells.empty:
         return nothing_ran("Figure 1")
 
@@ -61,20 +78,19 @@ def figure1(sources: Sources) -> Drawn:
         each = by_client(_predictions(own, sources), BINS)
         return own["method"].iloc[0], mean_bins(each), mean_gaps(each)
 
-    drawn = draw_diagrams(cells, CALIBRATED, sources.titles, panel)
+    drawn = draw_diagrams(cells, CALIBRATED, sources.titles, panel, unrun)
     caption = (
         f"Figure 1. Accuracy by confidence, {BINS} bins worked out for each client and averaged over the clients (of "
         f"all seeds) that have samples in a bin, at the round of highest accuracy. {READ} ECE and MCE are means of "
         f"clients' own, so they are not those of the bars. FedAvg by its global model, others by personal ones. "
         f"{UNSAID} "
     )
-    return Drawn(drawn, caption + closing(cells))
+    return Drawn(drawn, caption + closing(cells, unrun))
 
 
 def figure3(sources: Sources) -> Drawn:
     """Reliability diagrams of the client with the highest ECE, CIFAR-10."""
-    cells = _first_seed(first_presets(sources.cells("table5")))
-    cells = cells[cells["setting"].isin(CIFAR10) & cells["method"].isin(CALIBRATED)]
+    cells, unrun = _first_seed(_calibrated(sources)), sources.unrun(_calibrated)
     if cells.empty:
         return nothing_ran("Figure 3")
 
@@ -83,18 +99,17 @@ def figure3(sources: Sources) -> Drawn:
         (_, client), worst = max(each.items(), key=lambda item: gaps(item[1])[0])
         return f"{own['method'].iloc[0]}, client {client}", worst, gaps(worst)
 
-    drawn = draw_diagrams(cells, CALIBRATED, sources.titles, panel)
+    drawn = draw_diagrams(cells, CALIBRATED, sources.titles, panel, unrun)
     caption = (
         f"Figure 3. Accuracy by confidence of each method's worst client, the one with the highest ECE, {BINS} bins, "
         f"at the round of highest accuracy; clients are counted from 0. {READ} Of the first seed alone. {UNSAID} "
     )
-    return Drawn(drawn, caption + closing(cells))
+    return Drawn(drawn, caption + closing(cells, unrun))
 
 
 def figure5(sources: Sources) -> Drawn:
     """Reliability diagrams of one client with and without adaptive ranks, CIFAR-10."""
-    cells = _first_seed(first_presets(sources.cells("table4")))
-    cells = cells[cells["setting"].isin(CIFAR10)]
+    cells, unrun = _first_seed(_ranked(sources)), sources.unrun(_ranked)
     pairs = cells.groupby("setting")["method"].nunique()
     cells = cells[cells["setting"].isin(pairs[pairs == 2].index)]
     if cells.empty:
@@ -114,13 +129,13 @@ def figure5(sources: Sources) -> Drawn:
         found = binned[setting, method][chosen[setting]]
         return f"{method}, client {chosen[setting][1]}", found, gaps(found)
 
-    drawn = draw_diagrams(cells, methods, sources.titles, panel)
+    drawn = draw_diagrams(cells, methods, sources.titles, panel, unrun)
     caption = (
         f"Figure 5. Accuracy by confidence of one client without and with adaptive ranks (ARS), {BINS} bins, at the "
         f"round of highest accuracy. {READ} The paper does not name its client; this one has the median of all "
         "clients' ECE, averaged over both runs, so that neither is favoured. Of the first seed alone. "
     )
-    return Drawn(drawn, caption + closing(cells))
+    return Drawn(drawn, caption + closing(cells, unrun))
 
 
 def middle_client(runs: Sequence[ByClient]) -> tuple[int, int]:
@@ -136,8 +151,7 @@ def _first_seed(cells: pd.DataFrame) -> pd.DataFrame:
 
 def figure7(sources: Sources) -> Drawn:
     """Final rank of each layer's mask at each client, CIFAR-10."""
-    cells = _first_seed(first_presets(sources.cells("table4")))
-    cells = cells[cells["setting"].isin(CIFAR10) & (cells["method"] == "LR-BPFL")]
+    cells, unrun = _first_seed(_adaptive(sources)), sources.unrun(_adaptive)
     if cells.empty:
         return nothing_ran("Figure 7")
     settings = [key for key in sources.titles if key in set(cells["setting"])]
@@ -149,12 +163,12 @@ def figure7(sources: Sources) -> Drawn:
         image = _draw_ranks(panel, tables[key], RANKS)
         panel.set_title(sources.titles[key])
     drawn.colorbar(image, ax=list(panels), label="rank", ticks=range(1, RANKS + 1))
-    head(drawn, cells)
+    head(drawn, cells, unrun)
     caption = (
         "Figure 7. Ranks that are left of each layer's mask at each client after the last round of LR-BPFL, out of "
         f"r_max = {RANKS} (darker: more); clients are counted from 0. Of the first seed alone. {UNSAID} "
     )
-    return Drawn(drawn, caption + closing(cells))
+    return Drawn(drawn, caption + closing(cells, unrun))
 
 
 def final_ranks(cells: pd.DataFrame, sources: Sources) -> pd.DataFrame:

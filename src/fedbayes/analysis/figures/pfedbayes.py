@@ -16,18 +16,23 @@ SHOWN_CLIENTS = 5  # of Figure 3
 PARTS = {"aleatoric-trace": ("aleatoric", "#56b4e9", ""), "epistemic-trace": ("epistemic", "#e69f00", "///")}
 
 
-def figure2(sources: Sources) -> Drawn:
-    """Accuracy by round on MNIST, the main settings of Table 1 and the only ones of BNFed."""
+def _table1(sources: Sources) -> pd.DataFrame:
+    """The cells of Figure 2: main settings of Table 1, and of BNFed the only ones."""
     bnfed = sources.index[sources.index["experiment"] == "table1-bnfed"]
     bnfed = bnfed.assign(setting=bnfed["setting"].str.removesuffix("-unit"))
     cells = pd.concat([sources.cells("table1"), bnfed, sources.cells("table1-pfedgp")])
-    cells = cells[cells["setting"].isin(SIZES)]
+    return cells[cells["setting"].isin(SIZES)]
+
+
+def figure2(sources: Sources) -> Drawn:
+    """Accuracy by round on MNIST."""
+    cells, unrun = _table1(sources), sources.unrun(_table1)
     if cells.empty:
         return nothing_ran("Figure 2")
-    reading = accuracy_caption(cells, sources.logged)
+    reading = accuracy_caption(cells, sources.logged, unrun)
     caption = f"Figure 2. {reading} BNFed has pixels in [0, 1]; Local is not in the paper."
     titles = {key: sources.titles[key] for key in SIZES if key in sources.titles}
-    return Drawn(accuracy_by_round(cells, titles, sources.root, sources.logged), caption)
+    return Drawn(accuracy_by_round(cells, titles, sources.root, sources.logged, unrun), caption)
 
 
 def figure3(sources: Sources) -> Drawn:
@@ -36,7 +41,11 @@ def figure3(sources: Sources) -> Drawn:
     What the paper plots is not said; here it is the variance of the predicted one-hot label, summed over classes and
     averaged over a client's test samples, in its two parts (Kwon et al. 2018).
     """
-    cells = sources.cells("figure3")
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        return sources.cells("figure3")
+
+    cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran("Figure 3")
     rows = read_runs(cells, sources.root, "evaluation.parquet")
@@ -55,7 +64,7 @@ def figure3(sources: Sources) -> Drawn:
         panel.set(title=f"round {round_}", xlabel="client")
     panels[0].set_ylabel("predictive variance")
     drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
-    head(drawn, cells)
+    head(drawn, cells, unrun)
     caption = (
         f"Figure 3. Predictive uncertainty of the personal models of the first {SHOWN_CLIENTS} clients before training "
         "and after some rounds: the variance of the predicted label, summed over classes, mean over the client's test "
@@ -63,7 +72,7 @@ def figure3(sources: Sources) -> Drawn:
         "disagree about. The paper does not say which quantity it plots, nor on which data. Preset paper: the public "
         "code's noise of 0.001 leaves no uncertainty to draw. "
     )
-    return Drawn(drawn, caption + closing(cells))
+    return Drawn(drawn, caption + closing(cells, unrun))
 
 
 def _draw_parts(panel: Axes, heights: np.ndarray, below: np.ndarray, label: str, colour: str, hatch: str) -> None:

@@ -75,15 +75,20 @@ def mean_gaps(each: ByClient) -> tuple[float, float]:
 
 
 def draw_diagrams(
-    cells: pd.DataFrame, methods: Sequence[str], titles: Mapping[str, str], shown: Callable[[pd.DataFrame], Shown]
+    cells: pd.DataFrame,
+    methods: Sequence[str],
+    titles: Mapping[str, str],
+    shown: Callable[[pd.DataFrame], Shown],
+    unrun: str = "",
 ) -> Figure:
-    """A row of diagrams for each setting and a column for each method; one that did not run says so.
+    """A row of diagrams for each setting that ran and a column for each method; one that did not run says so.
 
     Args:
         cells: what ran.
         methods: all columns, in order.
         titles: titles of settings, in the paper's order.
         shown: what the panel of one setting and method shows of its cells.
+        unrun: what stands above the panels of all that did not run.
     """
     settings = [key for key in titles if key in set(cells["setting"])]
     drawn = Figure(figsize=(2.75 * len(methods), 2.95 * len(settings) + 0.8), layout="constrained")
@@ -105,7 +110,7 @@ def draw_diagrams(
         label: handle for panel in panels.flat for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }
     drawn.legend(list(handles.values()), list(handles), loc="outside lower left", ncols=2)
-    head(drawn, cells)
+    head(drawn, cells, unrun)
     return drawn
 
 

@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from fedbayes.analysis.drawing import Drawn
-from fedbayes.analysis.figures.lines import COLOURS, DASHES, MARKERS, legend_below
+from fedbayes.analysis.drawing import Drawn, from_zero
+from fedbayes.analysis.figures.lines import legend_below
+from fedbayes.analysis.figures.looks import DASHES, Look, looks
 from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, read_runs
 from fedbayes.io import read_json
 
@@ -48,50 +49,58 @@ def errors(cells: pd.DataFrame, root: Path) -> pd.DataFrame:
 
 def by_activity(experiment: str, name: str, sources: Sources) -> Drawn:
     """Figures 4 and 5: global and local error of every method against the activity rate C."""
-    cells = sources.cells(experiment)
-    cells = cells[cells["method"].isin(METHODS)]
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        cells = sources.cells(experiment)
+        return cells[cells["method"].isin(METHODS)]
+
+    cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran(name)
     found = errors(cells, sources.root)
     drawn = Figure(figsize=(7.4, 3.7), layout="constrained")
     panels = drawn.subplots(1, 2)
     for panel, (model, title) in zip(panels, PANELS.items(), strict=True):
-        for place, method in enumerate(METHODS):
+        for place, (method, look) in enumerate(looks(METHODS).items()):
             beside = APART * (place - (len(METHODS) - 1) / 2)
             line = found[(found["model"] == model) & (found["method"] == method)]
-            _draw_line(panel, line, method, place, beside)
+            _draw_line(panel, line, method, look, place, beside)
         _finish(panel, title)
-    head(drawn, cells)
+    head(drawn, cells, unrun)
     legend_below(drawn, list(panels), SHORT_ENTRY)
-    absent = [method for method in METHODS if method not in set(cells["method"])]
-    missing = f"Not run at this scale: {', '.join(absent)}. " if absent else ""
-    return Drawn(drawn, f"{name}. {CASES[experiment].capitalize()}: {_reading()}{missing}{OPEN} {closing(cells)}")
+    caption = f"{name}. {CASES[experiment].capitalize()}: {_reading()}{OPEN} {closing(cells, unrun)}"
+    return Drawn(drawn, caption)
 
 
 def figure6(sources: Sources) -> Drawn:
     """Figure 6: Algorithms 1 and 2 against the activity rate, a row for each case."""
-    cells = {case: sources.cells(case) for case in CASES}
-    cells = {case: own[own["method"].isin(ALGORITHMS)] for case, own in cells.items()}
-    every = pd.concat(cells.values())
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        cells = pd.concat([sources.cells(case) for case in CASES])
+        cells = cells[cells["method"].isin(ALGORITHMS)]
+        return cells.assign(method=cells["method"].map(ALGORITHMS))
+
+    every, unrun = chosen(sources), sources.unrun(chosen)
     if every.empty:
         return nothing_ran("Figure 6")
-    ran = [case for case, own in cells.items() if len(own)]
+    ran = [case for case in CASES if case in set(every["experiment"])]
     drawn = Figure(figsize=(7.4, 2.9 * len(ran) + 0.6), layout="constrained")
     panels = drawn.subplots(len(ran), 2, squeeze=False)
     for row, case in zip(panels, ran, strict=True):
-        found = errors(cells[case], sources.root)
+        found = errors(every[every["experiment"] == case], sources.root)
         for panel, (model, title) in zip(row, PANELS.items(), strict=True):
-            for place, (method, label) in enumerate(ALGORITHMS.items()):
-                line = found[(found["model"] == model) & (found["method"] == method)]
-                _draw_line(panel, line, label, place, APART * (place - 0.5))
+            for place, (method, look) in enumerate(looks(ALGORITHMS).items()):
+                label = ALGORITHMS[method]
+                line = found[(found["model"] == model) & (found["method"] == label)]
+                _draw_line(panel, line, label, look, place, APART * (place - 0.5))
             _finish(panel, f"{title}, {CASES[case]}")
-    head(drawn, every)
+    head(drawn, every, unrun)
     legend_below(drawn, list(panels.ravel()), SHORT_ENTRY)
     open_points = "The paper does not state the starting point (0 here) nor the activity rates of this figure."
-    return Drawn(drawn, f"Figure 6. Self-FL's two algorithms: {_reading()}{open_points} {closing(every)}")
+    return Drawn(drawn, f"Figure 6. Self-FL's two algorithms: {_reading()}{open_points} {closing(every, unrun)}")
 
 
-def _draw_line(panel: Axes, line: pd.DataFrame, label: str, place: int, beside: float) -> None:
+def _draw_line(panel: Axes, line: pd.DataFrame, label: str, look: Look, place: int, beside: float) -> None:
     """One method: means with standard errors, moved a little to the side."""
     if line.empty:
         return
@@ -100,16 +109,15 @@ def _draw_line(panel: Axes, line: pd.DataFrame, label: str, place: int, beside: 
         line["mean"],
         yerr=line["sem"],
         label=label,
-        color=COLOURS[place],
-        marker=MARKERS[place],
         linestyle=list(DASHES.values())[place % 2],
         capsize=2.5,
+        **look.style,
     )
 
 
 def _finish(panel: Axes, title: str) -> None:
     panel.set(title=title, xlabel="activity rate C", ylabel="mean absolute error", xlim=(0, 1.05))
-    panel.set_ylim(bottom=0)
+    from_zero(panel)
     panel.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
 
 

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from fedbayes.analysis.drawing import Drawn
-from fedbayes.analysis.figures.lines import DASHES, Look, curves, draw_line, legend_below, seeds_caption
+from fedbayes.analysis.figures.lines import curves, draw_line, legend_below, seeds_caption
+from fedbayes.analysis.figures.looks import DASHES, looks
 from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, say_not_run
 
 TRAINING, TESTS = "train", "clean"  # conditions of rounds.parquet
@@ -22,7 +23,6 @@ SOLID, DASHED = DASHES["pm"], DASHES["gm"]
 WARM_START = "FedAvg (warm start)"
 # Experiments on tweets, the paper's own first; the figures are of the first one that ran.
 TWEETS = ("sent140", "sent140-words", "sent140-subset")
-METHODS = ("FedAvg", "DITTO", "pFedMe", "Per-FedAvg", "Self-FL")  # of Figure 9
 PANEL = (3.6, 3.3)
 
 
@@ -38,8 +38,13 @@ HALVES = (Half("figure7-mnist", "MNIST"), Half("femnist", "FEMNIST"))
 
 def figure7(sources: Sources) -> Drawn:
     """Training accuracy of the personal models by round, Algorithm 1 beside Algorithm 2, on MNIST and on FEMNIST."""
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        return pd.concat([_algorithms(sources, half.experiment) for half in HALVES])
+
     halves = {half: _algorithms(sources, half.experiment) for half in HALVES}
-    ran = pd.concat(list(halves.values()))
+    ran, unrun = chosen(sources), sources.unrun(chosen)
+    look = looks(sorted(set(ran["method"])))
     if ran.empty:
         return nothing_ran("Figure 7")
     drawn = Figure(figsize=(2 * PANEL[0], PANEL[1]), layout="constrained")
@@ -54,13 +59,13 @@ def figure7(sources: Sources) -> Drawn:
         panel.set_title(stands_in + sources.titles[cells["setting"].iloc[0]])
         for place, (method, own) in enumerate(cells.groupby("method", sort=True)):
             found = curves(own, sources.root, condition=TRAINING)
-            draw_line(panel, found[found["model"] == "pm"], str(method), Look(place, place), SOLID)
-    _finish(drawn, panels, ran)
+            draw_line(panel, found[found["model"] == "pm"], str(method), look[str(method)], SOLID, place)
+    _finish(drawn, panels, ran, unrun)
     caption = (
         "Figure 7. Accuracy of the clients' personal models on their own training samples, pooled over all samples, "
         "against the communication round: Algorithm 1 (one model uploaded) and Algorithm 2 (on to the local optimum, "
         "two models uploaded). A client that was not active yet has the initial model. The paper states neither the "
-        f"split nor the number of rounds; both are FedProx's or ours. {seeds_caption(ran)} {closing(ran)}"
+        f"split nor the number of rounds; both are FedProx's or ours. {seeds_caption(ran)} {closing(ran, unrun)}"
     )
     return Drawn(drawn, caption)
 
@@ -75,8 +80,12 @@ def _algorithms(sources: Sources, experiment: str) -> pd.DataFrame:
 
 def figure8(sources: Sources) -> Drawn:
     """FedAvg's warm start on Sent140: accuracy by round on training and on test samples."""
-    cells = _tweets(sources)
-    cells = cells[cells["method"] == WARM_START]
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        cells = _tweets(sources)
+        return cells[cells["method"] == WARM_START]
+
+    cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran("Figure 8")
     drawn = Figure(figsize=(7.0, 3.6), layout="constrained")
@@ -84,52 +93,52 @@ def figure8(sources: Sources) -> Drawn:
     _frame(panel, "accuracy (%)")
     panel.set_title(sources.titles[cells["setting"].iloc[0]])
     models = {"pm": "personal models (fine-tuned)", "gm": "global model"}
-    for place, (model, name) in enumerate(models.items()):
-        for condition, samples, dashes in ((TRAINING, "training samples", SOLID), (TESTS, "test samples", DASHED)):
+    kinds = ((TRAINING, "training samples", "full", SOLID), (TESTS, "test samples", "empty", DASHED))
+    for place, ((model, name), look) in enumerate(zip(models.items(), looks(models).values(), strict=True)):
+        for condition, samples, filling, dashes in kinds:
             found = curves(cells, sources.root, condition=condition)
-            draw_line(panel, found[found["model"] == model], f"{name}, {samples}", Look(place, place), dashes)
-    _finish(drawn, [panel], cells)
+            own = look._replace(filling=filling)
+            draw_line(panel, found[found["model"] == model], f"{name}, {samples}", own, dashes, place)
+    _finish(drawn, [panel], cells, unrun)
     caption = (
         "Figure 8. FedAvg on Sent140, the start of all methods of Figure 9: accuracy against the communication round, "
         "pooled over all clients' samples. Solid: on the clients' own training samples; dashed: on their test samples. "
         "The paper does not say whether its curves are of the global model or of what local training makes of it; both "
-        f"are drawn. {seeds_caption(cells)} {closing(cells)}"
+        f"are drawn. {seeds_caption(cells)} {closing(cells, unrun)}"
     )
     return Drawn(drawn, caption)
 
 
 def figure9(sources: Sources) -> Drawn:
     """All methods on Sent140 after the warm start: training accuracy on the left, test accuracy on the right."""
-    cells = _tweets(sources)
-    before = cells[cells["method"] == WARM_START]
-    cells = cells[cells["method"] != WARM_START]
+
+    def chosen(sources: Sources) -> pd.DataFrame:
+        cells = _tweets(sources)
+        return cells[cells["method"] != WARM_START]
+
+    cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran("Figure 9")
-    first = int(before["rounds"].max())
+    tweets = _tweets(sources)
+    first = int(tweets.loc[tweets["method"] == WARM_START, "rounds"].max())
     drawn = Figure(figsize=(2 * PANEL[0], PANEL[1] + 0.3), layout="constrained")
     panels = list(drawn.subplots(1, 2))
     kinds = ((TRAINING, "training accuracy (%)"), (TESTS, "test accuracy (%)"))
     for panel, (condition, label) in zip(panels, kinds, strict=True):
         _frame(panel, label)
-        for place, method in enumerate(dict.fromkeys(cells["method"])):
+        for place, (method, look) in enumerate(looks(cells["method"]).items()):
             found = curves(cells[cells["method"] == method], sources.root, condition=condition)
             own = found[found["model"] == "pm"]
-            draw_line(panel, own.assign(round=first + own["round"]), method, Look(place, place), SOLID)
-    _finish(drawn, panels, cells)
+            draw_line(panel, own.assign(round=first + own["round"]), method, look, SOLID, place)
+    _finish(drawn, panels, cells, unrun)
     caption = (
         f"Figure 9. Personal models on Sent140 ({sources.titles[cells['setting'].iloc[0]]}) after {first} rounds of "
         "FedAvg, from whose global weights every method begins: accuracy on the clients' own training samples (left) "
         "and on their test samples (right), pooled over all samples, against the communication round, the warm start's "
         "counted. Every method takes the same number of local steps. The constants of the baselines are not stated and "
-        f"are ours. {_missing(cells)}{seeds_caption(cells)} {closing(cells)}"
+        f"are ours. {seeds_caption(cells)} {closing(cells, unrun)}"
     )
     return Drawn(drawn, caption)
-
-
-def _missing(cells: pd.DataFrame) -> str:
-    """Which of the paper's methods did not run, as a sentence."""
-    left = [method for method in METHODS if method not in set(cells["method"])]
-    return f"Not run at this scale: {', '.join(left)}. " if left else ""
 
 
 def _tweets(sources: Sources) -> pd.DataFrame:
@@ -147,8 +156,8 @@ def _frame(panel: Axes, label: str) -> None:
     panel.margins(x=0.02)
 
 
-def _finish(drawn: Figure, panels: list[Axes], cells: pd.DataFrame) -> None:
-    head(drawn, cells)
+def _finish(drawn: Figure, panels: list[Axes], cells: pd.DataFrame, unrun: str) -> None:
+    head(drawn, cells, unrun)
     legend_below(drawn, panels)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,9 @@ from numpy.typing import NDArray
 
 from fedbayes.analysis.display import count, dataset
 from fedbayes.analysis.drawing import SOFT, Drawn
+from fedbayes.analysis.figures.unrun import not_run
+
+LETTERS_AN_INCH = 15  # of the line above a figure
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Sources:
         root: the folder that the index's `folder` column starts from.
         logged: curves of public logs that belong to the figure.
         class_names: what the classes of a dataset are called, by dataset, where that is known.
+        planned: the paper's cells at scale paper, as `index` has those of this scale; None if nobody asks for them.
     """
 
     index: pd.DataFrame
@@ -33,10 +38,21 @@ class Sources:
     root: Path
     logged: pd.DataFrame
     class_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    planned: pd.DataFrame | None = None
 
     def cells(self, experiment: str) -> pd.DataFrame:
         """The cells of one experiment, its main settings only."""
         return self.index[(self.index["experiment"] == experiment) & (self.index["variant"] == "")]
+
+    def unrun(self, chosen: Callable[[Sources], pd.DataFrame]) -> str:
+        """The sentence on what a figure does not show because it did not run; empty if there is nothing.
+
+        Args:
+            chosen: the figure's choice among all cells, made among those of this scale and among those of scale paper.
+        """
+        if self.planned is None:
+            return ""
+        return not_run(chosen(self), chosen(replace(self, index=self.planned)), self.titles)
 
     def class_name(self, dataset: str, label: int) -> str:
         """A class as people call it, or its number."""
@@ -85,15 +101,23 @@ def nothing_ran(name: str) -> Drawn:
     return Drawn(drawn, text)
 
 
-def head(drawn: Figure, cells: pd.DataFrame) -> None:
-    """The line above every figure: scale, dataset that really ran, seeds."""
-    drawn.suptitle(what_ran(cells), fontsize=9, color=SOFT, x=0.01, ha="left")
+def head(drawn: Figure, cells: pd.DataFrame, unrun: str = "", *notes: str) -> None:
+    """The lines above every figure: scale, dataset that really ran, seeds; what did not run; further notes."""
+    drawn.suptitle(
+        heading(what_ran(cells), drawn.get_figwidth(), unrun, *notes), fontsize=9, color=SOFT, x=0.01, ha="left"
+    )
+
+
+def heading(first: str, inches: float, *notes: str) -> str:
+    """Notes, each on a line of its own or on several that fit into the width of a figure."""
+    return "\n".join(textwrap.fill(note, int(inches * LETTERS_AN_INCH)) for note in (first, *notes) if note)
 
 
 def say_not_run(panel: Axes) -> None:
     """A panel whose cells did not run says so instead of being blank."""
     panel.text(0.5, 0.5, "not run at this scale", ha="center", va="center", color=SOFT, transform=panel.transAxes)
-    panel.set(xticks=[], yticks=[])
+    panel.set(xticks=[], yticks=[], xlabel="", ylabel="")
+    panel.spines[:].set_visible(False)
 
 
 def what_ran(cells: pd.DataFrame) -> str:
@@ -105,7 +129,9 @@ def what_ran(cells: pd.DataFrame) -> str:
     return f"Scale {cells['scale'].iloc[0]}, ran on {data}, {fewest}{count(int(seeds.max()), 'seed')}"
 
 
-def closing(cells: pd.DataFrame) -> str:
-    """The end of every caption: scale, dataset that really ran, seeds, what was reduced."""
-    reductions = "; ".join(dict.fromkeys(filter(None, cells["reduction"])))
-    return f"{what_ran(cells)}." + (f" Reduced: {reductions}." if reductions else "")
+def closing(cells: pd.DataFrame, unrun: str = "") -> str:
+    """The end of every caption: what did not run, scale, dataset that really ran, seeds, what was reduced."""
+    changes = [change for reduction in cells["reduction"] for change in reduction.split("; ") if change]
+    reductions = "; ".join(dict.fromkeys(changes))
+    reduced = f"Reduced: {reductions}." if reductions else ""
+    return " ".join(filter(None, [unrun, f"{what_ran(cells)}.", reduced]))

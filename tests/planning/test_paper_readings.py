@@ -1,0 +1,112 @@
+"""What single papers say of their own experiments, held against the plan at scale `paper`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from artefacts import make_plan
+from fedbayes.plan import Cell, Run
+
+
+def cells_of(paper: str) -> list[Cell]:
+    return make_plan(scale="paper", papers=[paper], seeds=[0]).cells
+
+
+def without(run: Run, section: str, *keys: str) -> dict[str, Any]:
+    """A run's specification but for some keys of a section."""
+    left = {key: value for key, value in run.spec[section].items() if key not in keys}
+    return run.spec | {section: left}
+
+
+def test_algorithm_1_of_pfedbayes_trains_all_clients_and_its_code_the_selected_ones() -> None:
+    cells = [cell for cell in cells_of("pfedbayes") if cell.method == "pFedBayes" and cell.run.dataset == "cifar10"]
+    found = {(cell.setting, cell.preset): cell.run.spec["training"]["trains"] for cell in cells}
+    sizes = ("cifar10-small", "cifar10-medium", "cifar10-large")
+    who = {"paper": "all", "reference": "selected"}
+    assert found == {(size, preset): trains for size in sizes for preset, trains in who.items()}
+
+
+def test_all_methods_of_bpfed_have_one_network_on_cifar10_and_bayesian_ones_the_codes_besides() -> None:
+    cells = [cell for cell in cells_of("bpfed") if cell.published_dataset == "CIFAR-10"]
+    code = [cell for cell in cells if "206,006 weights" in cell.variant]
+    main = [cell for cell in cells if cell not in code]
+    assert {tuple(cell.run.spec["network"]["pooled"]) for cell in main} == {(True, True)}
+    assert {tuple(cell.run.spec["network"]["pooled"]) for cell in code} == {(True, False)}
+    assert {cell.method for cell in code} == {"pFedBayes", "FedSOUL", "BPFed"} < {cell.method for cell in main}
+
+
+def test_visits_of_newcomers_are_no_reduction_where_there_are_none() -> None:
+    for cell in make_plan(papers=["bpfed"]).cells:
+        assert ("newcomer_visits 2 (paper 100)" in cell.reduction) == (cell.experiment == "new-client")
+        assert "paper None" not in cell.reduction
+
+
+def test_pfedbayes_in_bpfeds_tables_is_its_codes_fork_and_the_public_code() -> None:
+    runs = [cell.run for cell in cells_of("bpfed") if cell.method == "pFedBayes"]
+    first = [cell.run.spec["method"] for cell in make_plan(papers=["bpfed"]).cells if cell.method == "pFedBayes"]
+    kinds = {(m["likelihood"], m["global_kl"], m["zeta"] / m["kl_divisor"]) for m in (r.spec["method"] for r in runs)}
+    assert kinds == {("mean", "exchanged", 0.5), ("batch", "weighted", 0.5)}
+    assert {method["likelihood"] for method in first} == {"mean"}, "one preset at scale smoke"
+
+
+def test_three_clients_are_held_out_in_turn() -> None:
+    cells = [cell for cell in cells_of("bpfed") if cell.experiment in ("new-client", "new-client-cifar10")]
+    held = {cell.variant: cell.run.spec["split"]["newcomers"] for cell in cells}
+    assert held == {"": [0], "second client new": [1], "third client new": [2]}
+    for variant in held:
+        own = {(cell.setting.split("-new")[0], cell.method) for cell in cells if cell.variant == variant}
+        assert len(own) == 6 * 5 + 4 * (variant == ""), "FedAvg is in no figure"
+
+
+@pytest.mark.parametrize("dataset", ["MNIST", "FMNIST", "CIFAR-10"])
+def test_bpfed_as_its_text_has_it_is_in_both_tables(dataset: str) -> None:
+    cells = [
+        cell
+        for cell in cells_of("bpfed")
+        if (cell.method, cell.preset, cell.published_dataset) == ("BPFed", "paper", dataset)
+    ]
+    runs = {
+        table: {cell.published_setting: cell.run.id for cell in cells if cell.published_table == table}
+        for table in ("TableI", "TableII")
+    }
+    assert runs["TableI"] == runs["TableII"] and runs["TableI"].keys() == {"small", "large"}
+    # Batches of 50, ten epochs.
+    assert {(c.run.spec["local"]["batch"], c.run.spec["local"]["amount"]) for c in cells} == {(50, 10)}
+
+
+def test_fedbe_is_where_the_other_methods_of_lrbpfl_are_with_a_share_for_its_server() -> None:
+    cells = cells_of("lrbpfl")
+    for experiment in ("new-clients", "noisy"):
+        own = {cell.setting: cell.run for cell in cells if cell.experiment == f"{experiment}-fedbe"}
+        others = {
+            cell.setting: cell.run
+            for cell in cells
+            if (cell.experiment, cell.variant, cell.method) == (experiment, "", "FedAvg")
+        }
+        assert len(own) == len(others)
+        for mine, theirs in zip(own.values(), others.values(), strict=True):
+            assert mine.spec["split"]["server_share"] == 0.02
+            assert without(mine, "split", "server_share")["split"] == theirs.spec["split"]
+            assert mine.spec.get("shift") == theirs.spec.get("shift")
+
+
+def test_more_clients_a_round_is_all_that_differs_from_table_8() -> None:
+    cells = cells_of("feduab")
+
+    def runs(experiment: str) -> dict[tuple[str, str, str], Run]:
+        chosen = [cell for cell in cells if cell.experiment == experiment]
+        return {(cell.setting, cell.variant, cell.method): cell.run for cell in chosen}
+
+    table8, more = runs("table8-mnist"), runs("participation")
+    shares = set()
+    for (setting, variant, method), run in more.items():
+        # mnist-small-only2-50, and mnist-small-only2-50-stored where that is so in Table 8, too.
+        size, law, share, *stored = setting.split("-")[1:]
+        shares.add((size, law, share))
+        printed = table8["-".join(["mnist", size, law, *stored]), variant, method]
+        assert run.spec["training"]["clients_per_round"] == int(share)
+        assert without(run, "training", "clients_per_round") == without(printed, "training", "clients_per_round")
+    assert shares == {(n, law, k) for n in ("all", "small") for law in ("dirichlet", "only2") for k in ("50", "100")}
+    assert {method for _, _, method in more} == {"FedUAB-5", "BPFed"}
