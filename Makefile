@@ -11,7 +11,7 @@ ARGS   ?=
 SCALE  ?= paper
 FOLDER ?= .
 
-.PHONY: reproduce test lint fast-test ui bench report splits commit-splits schema freeze rates lock clean
+.PHONY: reproduce status test lint fast-test ui bench report splits commit-splits schema freeze rates lock clean
 
 # A kill leaves Snakemake's lock behind. It is taken away if no Snakemake and no job of one is at work in this folder.
 WORKERS = ^[^ ]*python[^ ]* [^ ]*(bin/snakemake|\.snakemake/scripts/)
@@ -22,8 +22,12 @@ reproduce: $(READY)
 	@if ls .snakemake/locks/* > /dev/null 2>&1; then $(BIN)/snakemake --unlock; fi
 	$(BIN)/snakemake --cores $(CORES) $(ARGS)
 
+# What became of every run, e.g. make status ARGS="scale=paper papers=[bpfed]"; --missing lists those that never started.
+status: $(READY)
+	@$(BIN)/python -m fedbayes.status $(ARGS)
+
 test: lint
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 3 --dist loadfile
 
 fast-test: $(READY)
 	$(BIN)/pytest -n 2 -m "not slow"

@@ -1,13 +1,16 @@
-"""A new MLflow store for each test, from one that is made once."""
+"""A new MLflow store for each test, from one that is made once; and a server that several tests share."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from mlflow_campaign import Campaign
 
 from fedbayes.tracking import open_store
+from mlflow_server import MlflowServer
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +30,16 @@ def campaign(tmp_path: Path, empty_store: Path) -> Campaign:
 def published(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Campaign:
     """A campaign published once, to be looked at only."""
     return Campaign(tmp_path_factory.mktemp("published"), empty_store).publish().compare()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[MlflowServer]:
+    """A real tracking server on a store of its own, up when a test gets it; each test has its own experiment in it."""
+    home = tmp_path_factory.mktemp("server")
+    shutil.copy(empty_store, home / "mlflow.db")
+    running = MlflowServer(home)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()

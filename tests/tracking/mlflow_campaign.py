@@ -16,9 +16,10 @@ from artefacts import make_plan, write_run
 from fedbayes import plan as planning
 from fedbayes.tracking import PaperInfo, publish_cells, publish_runs
 
+ME = "somebody"  # the publisher
 PAPER = PaperInfo("pfedbayes", "A title", "A. Author. A title. 2022.", "https://example.org/paper")
 PARENT = "mnist-small / FedAvg (paper) / table1 @ smoke"
-SEED0, SEED1 = (f"seed{seed} / mnist-small / FedAvg (paper) @ smoke" for seed in (0, 1))
+SEED0, SEED1 = (f"seed{seed} / {PARENT}" for seed in (0, 1))
 REPORT = "report @ smoke"
 
 
@@ -66,12 +67,12 @@ class Campaign:
             writer.writerows([row, dict.fromkeys(row, "") | {"status": "not run", "scale": "smoke"}])
 
     def publish(self, cells: list[planning.Cell] = CELLS) -> Campaign:
-        publish_runs(self.uri, self.folder, PAPER, [cell.row() for cell in cells])
+        publish_runs(self.uri, ME, self.folder, PAPER, [cell.row() for cell in cells])
         return self
 
     def compare(self) -> Campaign:
         splits = {f"table1/{setting}": self.split for setting in ("mnist-small", "mnist-again")}
-        publish_cells(self.uri, PAPER, self.reproduction, [self.figure], [self.table], splits)
+        publish_cells(self.uri, ME, PAPER, self.reproduction, [self.figure], [self.table], splits)
         return self
 
     @property

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from mlflow_campaign import CELLS, PAPER, PARENT, REPORT, ROUNDS, SEED0, SEED1, Campaign
+from mlflow_campaign import CELLS, ME, PAPER, PARENT, REPORT, ROUNDS, SEED0, SEED1, Campaign
 
-from artefacts import accuracy_at, make_plan, write_campaign
+from artefacts import ROOT, accuracy_at, make_plan, write_campaign
 from fedbayes.analysis import compare
 from fedbayes.io import read_json, write_json
 from fedbayes.reading import ConfigError
 from fedbayes.tracking import cells, publish_runs
+from fedbayes.tracking.seed import Seed
 
 
 def test_a_paper_is_an_experiment_with_a_description(published: Campaign) -> None:
@@ -131,7 +132,7 @@ def test_the_saved_view_has_the_columns_to_compare(published: Campaign) -> None:
 
 def test_cells_that_share_a_run_stay_apart(campaign: Campaign) -> None:
     other = [cell.row() | {"setting": "mnist-again"} for cell in CELLS]
-    publish_runs(campaign.uri, campaign.folder, PAPER, other)
+    publish_runs(campaign.uri, ME, campaign.folder, PAPER, other)
     campaign.publish().compare()
     campaign.compared(our_setting="mnist-again", ours="0.5")
     campaign.compare()
@@ -144,7 +145,7 @@ def test_a_run_beside_several_printed_numbers_is_published_once_and_compared_und
     campaign: Campaign,
 ) -> None:
     rows = [cell.row() | {"published_condition": name} for cell in CELLS for name in ("normal-A", "alarm-B")]
-    publish_runs(campaign.uri, campaign.folder, PAPER, rows)
+    publish_runs(campaign.uri, ME, campaign.folder, PAPER, rows)
     campaign.compared(condition="normal-A", ours="inf", our_metric="relative_fa")
     campaign.compare()
     assert len(campaign.runs()) == 1 + 2 + 1, "the cell, its seeds, the report"
@@ -166,6 +167,16 @@ def test_a_foreign_table_is_refused(campaign: Campaign) -> None:
     campaign.reproduction.write_text("paper,table\n")
     with pytest.raises(ConfigError, match=r"pfedbayes.csv: header: the column 'status' is missing"):
         campaign.publish().compare()
+
+
+@pytest.mark.parametrize("scale", ["smoke", "reduced", "paper"])
+def test_no_two_runs_of_a_paper_share_a_name(scale: str) -> None:
+    papers = sorted(file.stem for file in (ROOT / "config/papers").glob("*.yaml"))
+    named: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    for cell in make_plan(scale=scale, papers=papers).cells:
+        name = Seed(cell.row(), Path()).child_name
+        named.setdefault((cell.paper, name), set()).add((cell.experiment, cell.setting, cell.run.id))
+    assert len(papers) == 5 and {name: runs for name, runs in named.items() if len(runs) > 1} == {}
 
 
 def test_every_cell_of_the_plan_can_be_published(campaign: Campaign) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from checkout import copy_project, planned, snakemake
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("smoke")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,14 @@
 # The plan, wildcard constraints and input functions. What grows beyond that belongs to fedbayes.plan, where it is tested.
 import sys
+from functools import cache
 
 from fedbayes.codedigest import code_digest
 from fedbayes.config import ArrayFacts
 from fedbayes.costs import Rates, summary
+from fedbayes.job_requests import memory_mb, minutes
 from fedbayes.plan import ConfigError, load_plan
+from fedbayes.receipts import due, missed_words
+from fedbayes.slurm_guard import guard
 from fedbayes.tracking_uri import store_name, tracking_uri
 
 try:
@@ -13,10 +17,13 @@ except ConfigError as error:
     # One sentence for the user; a traceback would hide it.
     sys.exit(f"fedbayes: {error}")
 
+RATES = Rates.read(ROOT)
+
 # Once, before anything starts and in a dry run: not in the sub-process of every job. Only the linter leaves variables of
 # the environment unchecked.
 if workflow.is_main_process and workflow.check_envvars:
-    print(summary(PLAN, Rates.read(ROOT), Path()), file=sys.stderr)
+    print(summary(PLAN, RATES, Path()), file=sys.stderr)
+    guard(PLAN.config.execution.slurm_patience_seconds)
 
 # Scripts read this part of the configuration, with every default filled in.
 config["execution"] = PLAN.config.execution.model_dump()
@@ -38,8 +45,10 @@ wildcard_constraints:
     # Files of another scale need --config scale=...: the plan holds one scale at a time.
     scale=SCALE,
     paper="|".join(PLAN.papers),
-    table=r"table[a-z0-9]+",
+    # Printed ones, and those of experiments whose numbers the paper does not print.
+    table=r"table[a-z0-9]+|ours-[a-z0-9-]+",
     figure=r"figure[a-z0-9]+",
+    again=r"|\.\d+",
     picture="|".join(name for pictures in PLAN.split_pictures.values() for name in pictures),
 
 
@@ -51,6 +60,11 @@ def split_of(wildcards):
 def run_of(wildcards):
     """The run a path belongs to."""
     return PLAN.runs[wildcards.run]
+
+
+def cost_of(wildcards):
+    """What a run is expected to take."""
+    return RATES.cost(PLAN, run_of(wildcards))
 
 
 def shifted_run(wildcards):
@@ -88,11 +102,6 @@ def artefacts(paper, name):
     return [f"{run.folder}/{name}" for run in PLAN.runs_of(paper)]
 
 
-def visits(paper):
-    """What single visits reported, of Self-FL alone: no figure draws those of another method."""
-    return [f"{run.folder}/visits.parquet" for run in PLAN.runs_of(paper) if run.method == "selffl"]
-
-
 def shown(kind, pattern, papers=tuple(PLAN.papers)):
     """The files of every table or figure of the given papers."""
     return [
@@ -100,6 +109,14 @@ def shown(kind, pattern, papers=tuple(PLAN.papers)):
         for paper in papers
         for name in PLAN.shown(paper, kind)
     ]
+
+
+@cache
+def planned_at_paper(paper):
+    """The cells of a paper at scale paper, all experiments, one seed: a figure says what of them did not run."""
+    whole = load_plan(config | {"scale": "paper", "papers": [paper], "experiments": None, "seeds": [0]}, ROOT)
+    columns = ("experiment", "setting", "variant", "method", "preset", "published_dataset")
+    return [{column: getattr(cell, column) for column in columns} for cell in whole.cells]
 
 
 def picture_of(wildcards):
@@ -130,14 +147,27 @@ def paper_info(paper):
     return {"key": paper, "title": header["title"], "citation": header["citation"], "url": header["url"]}
 
 
+@cache
+def receipts_of(paper):
+    """What proves that the runs of a paper have been published.
+
+    Receipts that say `missed` are files of finished jobs: the next one is asked for instead. The names stay what they
+    were when jobs were planned.
+    """
+    batches = [batch for batch, cells in PLAN.tracking_batches.items() if cells[0].paper == paper]
+    return [due(f"{RECEIPTS}/{SCALE}/{batch}.json") for batch in batches]
+
+
+@cache
 def tracking_receipts():
-    """What proves that every run and every paper's means have been published."""
-    runs = [f"{RECEIPTS}/{SCALE}/{batch}.json" for batch in PLAN.tracking_batches]
-    return runs + [f"{RECEIPTS}/{SCALE}/means-{paper}.json" for paper in PLAN.papers]
+    """The same for all papers, and for their means."""
+    runs = [receipt for paper in PLAN.papers for receipt in receipts_of(paper)]
+    return runs + [due(f"{RECEIPTS}/{SCALE}/means-{paper}.json") for paper in PLAN.papers]
 
 
 def closing_words():
-    """What a finished reproduction says: its table and where the report is."""
+    """What a finished reproduction says: its table, where the report is, and what MLflow has not got."""
     page = Path("results") / SCALE / "report" / "index.html"
     summary = page.parent.with_name("summary.txt")
-    return f"{summary.read_text()}\nReport: {page}" if page.exists() and summary.exists() else ""
+    done = [f"{summary.read_text()}\nReport: {page}"] if page.exists() and summary.exists() else []
+    return "\n".join(done + [words for words in [missed_words(tracking_receipts())] if words])

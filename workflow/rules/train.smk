@@ -17,8 +17,9 @@ rule train:
         "benchmarks/train/{dataset}/{method}/{run}.tsv"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 3000 * attempt,
-        runtime=lambda wildcards, attempt: 240 * attempt,
+        mem_mb=lambda wildcards, attempt: memory_mb(cost_of(wildcards), attempt),
+        runtime=lambda wildcards, attempt: minutes(cost_of(wildcards), attempt),
+        gpu=PLAN.config.execution.gpus,
     params:
         spec=lambda wildcards: run_of(wildcards).spec,
         data=lambda wildcards: PLAN.data_digest(run_of(wildcards)),

@@ -5,13 +5,14 @@ from pathlib import Path
 import torch
 
 from fedbayes.config import Execution
+from fedbayes.devices import claimed
 from fedbayes.job import job
 from fedbayes.plan import Run
 from fedbayes.runs.evaluate import evaluate
 
 torch.set_num_threads(snakemake.threads)
-
-with job(snakemake.log[0]):
+execution = Execution.model_validate(snakemake.config["execution"])
+with job(snakemake.log[0], history=True), claimed(execution) as execution:
     evaluate(
         run=Run(snakemake.params.spec),
         state_file=Path(snakemake.input.state),
@@ -23,5 +24,5 @@ with job(snakemake.log[0]):
         target=Path(snakemake.output.evaluation),
         samples_target=Path(snakemake.output.predictions),
         split_sha256=snakemake.params.split_sha256,
-        execution=Execution.model_validate(snakemake.config["execution"]),
+        execution=execution,
     )

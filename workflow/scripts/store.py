@@ -1,12 +1,12 @@
-"""Rule store: an MLflow store that is there and answers."""
+"""Rule store: an MLflow store that is there and answers, or a warning that it does not."""
 
 from pathlib import Path
 
-from fedbayes.io import write_json
 from fedbayes.job import alone, job
+from fedbayes.receipts import receipt
 from fedbayes.tracking import open_store
 from fedbayes.tracking_uri import store_name, tracking_uri
 
-with job(snakemake.log[0]), alone(Path("results/tracking/lock")):
+stamp = Path(snakemake.output.stamp)
+with job(snakemake.log[0]), receipt(stamp, {"store": store_name(tracking_uri())}), alone(Path("results/tracking/lock")):
     open_store(tracking_uri())
-    write_json(Path(snakemake.output.stamp), {"store": store_name(tracking_uri())})

@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
-from fedbayes.io import write_json
 from fedbayes.job import alone, job
+from fedbayes.receipts import need, receipt
 from fedbayes.tracking import PaperInfo, publish_cells
 from fedbayes.tracking_uri import tracking_uri
 
-with job(snakemake.log[0]), alone(Path("results/tracking/lock")):
+with job(snakemake.log[0]):
     tables, figures = ([Path(file) for file in snakemake.input[kind]] for kind in ("tables", "figures"))
     splits = {key: Path(file) for key, file in snakemake.params.splits.items()}
-    paper = PaperInfo(**snakemake.params.paper)
-    publish_cells(tracking_uri(), paper, Path(snakemake.input.reproduction), figures, tables, splits)
+    paper, reproduction = PaperInfo(**snakemake.params.paper), Path(snakemake.input.reproduction)
     counts = {"tables": len(tables), "figures": len(figures), "splits": len(snakemake.input.splits)}
-    write_json(Path(snakemake.output.receipt), {"paper": paper.key} | counts)
+    content = {"paper": paper.key} | counts
+    with receipt(Path(snakemake.output.receipt), content), alone(Path("results/tracking/lock")) as publisher:
+        need(snakemake.input.runs)
+        publish_cells(tracking_uri(), publisher, paper, reproduction, figures, tables, splits)

@@ -1,21 +1,22 @@
 """Rule train: one run."""
 
-import os
 from pathlib import Path
-
-# Compiled steps are kept between jobs; PyTorch reads this when it is imported.
-os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path("resources/compiled").resolve()))
 
 import torch
 
+from fedbayes.compiled import keep_compiled
 from fedbayes.config import Execution
+from fedbayes.devices import claimed
 from fedbayes.job import job, show
 from fedbayes.plan import Run
+from fedbayes.runs.stopping import listening
 from fedbayes.runs.train import train
 
 torch.set_num_threads(snakemake.threads)
-
-with job(snakemake.log[0]):
+keep_compiled(Path("resources/compiled"))
+execution = Execution.model_validate(snakemake.config["execution"])
+# A job that waits for a GPU ends at a signal as any program does; one that trains keeps a checkpoint first.
+with job(snakemake.log[0], history=True), claimed(execution) as execution, listening() as stop:
     train(
         run=Run(snakemake.params.spec),
         code=snakemake.params.code,
@@ -25,6 +26,7 @@ with job(snakemake.log[0]):
         start_file=Path(snakemake.input.start) if snakemake.input.start else None,
         target=Path(snakemake.output.state).parent,
         split_sha256=snakemake.params.split_sha256,
-        execution=Execution.model_validate(snakemake.config["execution"]),
+        execution=execution,
         show=show,
+        stop=stop,
     )

@@ -47,7 +47,7 @@ def assemble(
     shift_file: Path | None = None,
     start_file: Path | None = None,
 ) -> Federation:
-    """The federation of a run on the device that `execution` asks for.
+    """The federation of a run on the device of `execution`, as `devices.claimed` gives it.
 
     Args:
         spec: everything that changes the run's numbers.
@@ -59,7 +59,10 @@ def assemble(
         start_file: state of the run whose global weights this one begins with; None for initial ones.
     """
     keep_freed_memory()
-    device = choose_device(execution.device)
+    device = torch.device(execution.device)
+    if device.type == "cuda":
+        # What names no device (compiled kernels, libraries) would otherwise be put on GPU 0, which is another job's.
+        torch.cuda.set_device(device)
     check_split(split_file, split_sha256)
     data = resident(spec, dataset_folder, split_file, shift_file, device)
     check_tokens(spec, data)
@@ -188,15 +191,6 @@ def check_split(file: Path, committed: str | None) -> None:
             f"config/splits.csv: {file}: expected a split with sha256 {committed}, found {found}; delete the file to "
             "have it made again, or run 'dvc pull'"
         )
-
-
-def choose_device(asked: str) -> torch.device:
-    """The device asked for; `auto` takes a GPU where there is one."""
-    if asked != "auto":
-        return torch.device(asked)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
 def _named(choice: dict[str, Any]) -> tuple[str, dict[str, Any]]:

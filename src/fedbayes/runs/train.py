@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import shutil
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ from fedbayes.io import ROUNDS_COLUMNS, VISITS_COLUMNS, write_json, write_rows, 
 from fedbayes.plan import Run
 from fedbayes.runs import provenance
 from fedbayes.runs.assemble import assemble
+from fedbayes.runs.memory import shown_memory
+from fedbayes.runs.ownership import Owner
+from fedbayes.runs.preemption import back_into_queue
+from fedbayes.runs.stopping import Stopped, StopSign
+from fedbayes.tensors import exact
 
 LOG = logging.getLogger("fedbayes")
 
@@ -56,6 +62,7 @@ def train(
     show: Callable[[str], None],
     shift_file: Path | None = None,
     start_file: Path | None = None,
+    stop: StopSign | None = None,
 ) -> None:
     """Train a run and write `state.safetensors`, `rounds.parquet`, `visits.parquet` and `run.json` into `target`.
 
@@ -70,6 +77,7 @@ def train(
         show: called with a line for people now and then.
         shift_file: samples written by `corrupt`; None for a run without a shift.
         start_file: state of the run whose global weights this one begins with; None for initial ones.
+        stop: tells when to end early, with a checkpoint; None: never.
     """
     federation = assemble(run.spec, dataset_folder, split_file, split_sha256, execution, shift_file, start_file)
     data = {"dataset": provenance.dataset_record(dataset_folder), "split": provenance.split_record(split_file)}
@@ -82,15 +90,19 @@ def train(
         "code": code,
         **{name: record["sha256"] for name, record in data.items()},
         "lifting": str(federation.lifting),
+        "device": federation.data.device.type,
         "torch": torch.__version__,
     }
-    session = _Session(run, federation, target, identity, execution, show)
+    session = _Session(run, federation, target, identity, execution, show, stop or StopSign())
     session.run_to_end()
+    session.owner.check()
     write_state(target / "state.safetensors", session.saved_states(), f"run {run.id}, code {code}")
     write_rows(target / "rounds.parquet", ROUNDS_COLUMNS, session.progress.rows)
     write_rows(target / "visits.parquet", VISITS_COLUMNS, session.progress.visits)
     write_json(target / "run.json", session.record(code, data))
-    shutil.rmtree(target / "checkpoint", ignore_errors=True)
+    # A job that took over meanwhile still needs them, and ends with the same bytes.
+    if session.owner.holds():
+        shutil.rmtree(session.folder, ignore_errors=True)
 
 
 class _Session:
@@ -104,18 +116,31 @@ class _Session:
         identity: dict[str, str],
         execution: Execution,
         show: Callable[[str], None],
+        stop: StopSign,
     ) -> None:
-        self.run, self.federation, self.identity, self.show = run, federation, identity, show
+        self.run, self.federation, self.identity, self.show, self.stop = run, federation, identity, show, stop
         self.folder, self.interval = target / "checkpoint", execution.checkpoint_seconds
+        self.owner = Owner(self.folder)
         self.state: State = start(federation)
         # Besides the last: the best of the window by model, and those of the rounds that the protocol keeps.
         self.kept_states: dict[str, dict[str, Tensor]] = {}
         self.progress = Progress(started=time.time())
         self.last_round: int = run.spec["training"]["rounds"]
         self._resume()
+        self.began_at = self.done
 
     def run_to_end(self) -> None:
-        """All rounds that are left, with a checkpoint every so often."""
+        """All rounds that are left, with a checkpoint every so often and one where a request to stop comes first."""
+        try:
+            self._train()
+        except Stopped:
+            self._checkpoint()
+            LOG.warning("stopped by %s after round %d of %d", self.stop.asked, self.done, self.last_round)
+            if why := back_into_queue(got_on=self.done > self.began_at):
+                LOG.warning("%s: the job is in SLURM's queue again", why)
+            sys.exit(f"fedbayes: stopped by {self.stop.asked} after round {self.done}; a new start goes on from there")
+
+    def _train(self) -> None:
         self._give_notice()
         if not self.progress.rows:
             self._keep()
@@ -124,7 +149,7 @@ class _Session:
         began, before, saved, shown = time.monotonic(), self.progress.seconds, time.monotonic(), 0.0
         warm, warm_at = began, self.done
         round_began = began
-        for state, report in rounds(self.federation, self.state, self.last_round):
+        for state, report in self._rounds():
             self.state = state
             self._keep()
             loss = self._note(report)
@@ -136,18 +161,27 @@ class _Session:
             now = time.monotonic()
             self.progress.seconds = before + now - began
             self.progress.round_ended.append(time.time())
-            line = self._line(loss, tested, (now - warm) / (self.done - warm_at))
+            line = self._line(loss, tested, now - round_began, (now - warm) / (self.done - warm_at))
             if warm == began:
                 # The first round may compile: what is left is judged by the rounds after it.
                 warm, warm_at = now, self.done
-            LOG.info(line)
-            if now - shown >= 5.0 or self.done == self.last_round:
+            for_people = now - shown >= _pause(now - began) or self.done == self.last_round
+            LOG.log(logging.INFO if for_people else logging.DEBUG, line)
+            if for_people:
                 self.show(line)
                 shown = now
             if now - saved >= self.interval and self.done < self.last_round:
                 self._checkpoint()
                 saved = time.monotonic()
             round_began = time.monotonic()
+
+    def _rounds(self) -> Iterator[tuple[State, Report]]:
+        """Rounds that are left; a request to stop cuts the one under way short."""
+        under_way = rounds(self.federation, self.state, self.last_round)
+        while self.done < self.last_round:
+            with self.stop.cutting_short():
+                completed = next(under_way)
+            yield completed
 
     def _give_notice(self) -> None:
         """What the method says of its cost, before anything is worked out."""
@@ -235,12 +269,12 @@ class _Session:
         What the method wants of every visit is kept one by one as well, but not of replicates: their visits would be
         by far the largest part of a run.
         """
-        means = {name: float(values.double().mean()) for name, values in report.info.items()}
+        means = {name: float(exact(values).mean()) for name, values in report.info.items()}
         self.progress.rows += [[self.done, "train", "clean", "mean", name, mean] for name, mean in means.items()]
         if self.federation.replicates == 1:
             ids = report.ids.tolist()
             for name in self.federation.method.per_visit:
-                pairs = zip(ids, report.info[name].double().tolist(), strict=True)
+                pairs = zip(ids, exact(report.info[name]).tolist(), strict=True)
                 self.progress.visits += [[self.done, client, name, value] for client, value in pairs]
         self.progress.gradients += report.gradients
         self.progress.floats = {
@@ -291,17 +325,18 @@ class _Session:
                 found[model][TRAINING] = scored_on_training(federation, predicted[1])
         return found
 
-    def _line(self, loss: float, tested: dict[str, float], pace: float) -> str:
-        """`run 8e27.. fedavg on mnist-5k seed 0: round 3/20, loss 0.512, gm 0.834, 0.05 s a round, 1 s left`."""
+    def _line(self, loss: float, tested: dict[str, float], seconds: float, pace: float) -> str:
+        """`run 8e27.. fedavg on mnist-5k seed 0: round 3/20, loss 0.5120, gm 0.8340, 0.05 s, 512 MB, 1 s left`."""
         accuracies = "".join(f", {model} {value:.4f}" for model, value in tested.items())
         left = pace * (self.last_round - self.done)
         return (
             f"run {self.run.id} {self.run.method} on {self.run.dataset} seed {self.run.spec['seed']}: "
             f"round {self.done}/{self.last_round}, loss {loss:.4f}{accuracies}, "
-            f"{pace:.2f} s a round, {_duration(left)} left"
+            f"{seconds:.2f} s, {shown_memory(self.federation.data.device)}, {_duration(left)} left"
         )
 
     def _checkpoint(self) -> None:
+        self.owner.check()
         kept = {f"kept/{name}": tensor for name, tensor in self._kept_tensors().items()}
         tensors = trees.named(self.state, "state") | kept
         checkpoint.save(self.folder, self.done, self.identity, tensors, asdict(self.progress))
@@ -321,6 +356,14 @@ class _Session:
         self.progress = Progress(**progress)
         self.progress.best = {model: (value, at) for model, (value, at) in self.progress.best.items()}
         LOG.info("resumed after round %d", self.done)
+
+
+def _pause(elapsed: float) -> float:
+    """Seconds between two rounds of which people are told: more of them the longer a job runs, at most ten minutes.
+
+    The terminal, SLURM's log and what Snakemake prints of a failed job stay short; the history has every round.
+    """
+    return min(max(5.0, elapsed / 20), 600.0)
 
 
 def _duration(seconds: float) -> str:

@@ -45,6 +45,17 @@ class Seed:
         return digest([[self.cell[name] for name in NAMES], spec])
 
     @property
+    def cell_name(self) -> str:
+        """What people call the cell; with the experiment, because settings of two experiments may share a name."""
+        cell = self.cell
+        return f"{cell['setting']} / {cell['method']} ({cell['preset']}) / {cell['experiment']} @ {cell['scale']}"
+
+    @property
+    def child_name(self) -> str:
+        """What people call the run."""
+        return f"seed{self.cell['seed']} / {self.cell_name}"
+
+    @property
     def name(self) -> str:
         """The run in this cell."""
         return f"{self.record['run']}/{self.cell_id}"
@@ -93,7 +104,7 @@ class Seed:
         if record["commit"] != "unknown":
             tags["mlflow.source.git.commit"] = record["commit"]
         return Entry(
-            name=f"seed{cell['seed']} / {cell['setting']} / {cell['method']} ({cell['preset']}) @ {cell['scale']}",
+            name=self.child_name,
             digest=self.digest,
             tags=tags,
             params=self.params,

@@ -1,34 +1,45 @@
-"""The MLflow store: opened once, one experiment per paper, runs found by tag and written whole."""
+"""The MLflow store: opened once, one experiment per paper, runs found by tag and written whole.
+
+A server may have several publishers, in folders and on machines that know nothing of each other, and MLflow has no lock
+for them. So nobody prevents that a run is written twice: everybody looks again after writing, and all agree on which of
+two runs stays (`settle`). A run that is being written says by whom and since when, so that a publisher clears away what
+it left itself when it was killed, and nothing that another is at work on.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mlflow.entities import DatasetInput, Experiment, Metric, Param, Run, RunTag
+import requests
+from mlflow.entities import DatasetInput, Experiment, Metric, Param, Run
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from sqlalchemy.exc import SQLAlchemyError
 
-from fedbayes.reading import ConfigError, complain
+from fedbayes.receipts import UnreachableError
+from fedbayes.tracking.reach import is_away, reaching, sqlite_file, unreachable, unusable
 
 # Raised by hand when names or contents of what is published change, so that older publications are renewed.
-LAYOUT = 1
+LAYOUT = 2
 
 CELL = "fedbayes.cell"  # which cell a run belongs to; on parents and children
 RUN = "fedbayes.run"  # which run of which cell; on children
-DIGEST = "fedbayes.digest"  # what it was made from; written last, so a run without it is incomplete
+DIGEST = "fedbayes.digest"  # what it was made from; until it is complete, who writes it
+WRITING = "writing"  # first word of that tag of an incomplete run, before its publisher and the time in seconds
 PARENT = "mlflow.parentRunId"
 NOTE = "mlflow.note.content"
 
 MOST_METRICS = 1000  # MLflow's limits for one call
 MOST_PARAMS = 100
-ANSWER_SECONDS = 10
+MOST_LOOKS = 10
+ABANDONED_SECONDS = 3600  # nobody writes one run for so long
+
+Artifact = tuple[Path, str | None]  # a file of ours and the folder it is shown in
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,7 @@ class PaperInfo:
 
 @dataclass(frozen=True)
 class Entry:
-    """One MLflow run as it should stand in the store; times in milliseconds, artifacts as (file, folder shown)."""
+    """One MLflow run as it should stand in the store; times in milliseconds."""
 
     name: str
     digest: str
@@ -54,7 +65,7 @@ class Entry:
     status: str = "FINISHED"
     metrics: Sequence[Metric] = ()
     datasets: list[DatasetInput] = field(default_factory=list)
-    artifacts: Sequence[tuple[Path, str | None]] = ()
+    artifacts: Sequence[Artifact] = ()
 
 
 def open_store(uri: str) -> None:
@@ -63,37 +74,41 @@ def open_store(uri: str) -> None:
     Must have ended before anything else opens the store: two processes cannot create it at once.
     """
     if "://" not in uri or uri.startswith("file:"):
-        raise _unusable(uri, "it is a folder")
-    if uri.startswith(("http://", "https://")):
-        _ask_server(uri)
+        raise unusable(uri, "it is a folder")
     # MLflow announces every table it creates; its warnings and errors still show.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
-    try:
-        MlflowClient(uri).search_experiments(max_results=1)
-    except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
-        raise _unusable(uri, str(error).strip().split("\n")[0]) from None
+    with reaching(uri):
+        try:
+            MlflowClient(uri).search_experiments(max_results=1)
+        except (MlflowException, SQLAlchemyError, OSError, ImportError) as error:
+            if is_away(error):
+                raise
+            raise unusable(uri, error) from None
 
 
-def _ask_server(uri: str) -> None:
-    """One quick question, because MLflow itself repeats an unanswered one for minutes."""
-    try:
-        urllib.request.urlopen(uri.rstrip("/") + "/health", timeout=ANSWER_SECONDS).close()
-    except urllib.error.HTTPError:
-        return  # a server is there; whether it lets us in is seen next
-    except (urllib.error.URLError, OSError, ValueError) as error:
-        raise _unusable(uri, f"no answer ({getattr(error, 'reason', error)})") from None
+def settle(look: Callable[[bool], bool]) -> None:
+    """Look and write until a look finds nothing to do, because another publisher may be at work on the same runs.
 
-
-def _unusable(uri: str, why: str) -> ConfigError:
-    expected = "expected the address of a running MLflow server or sqlite:///<file>"
-    return complain("MLFLOW_TRACKING_URI", "", f"the MLflow store {uri!r} cannot be used: {why}; {expected}")
+    Args:
+        look: does what is to be done and says whether that was anything. It is told whether it is the first look: later
+            ones complete what is missing and leave what another publisher put there, or the two would take turns.
+    """
+    for number in range(MOST_LOOKS):
+        try:
+            if not look(number == 0):
+                return
+        except MlflowException as error:
+            if "must be in the 'active' state" not in error.message:
+                raise
+            # Of two runs, another publisher has just taken away the one we were about to change: look again.
+    raise UnreachableError("other publishers keep changing the same runs")
 
 
 class Shelf:
     """The experiment of one paper: finds what is there, puts entries, takes away what an entry replaces."""
 
-    def __init__(self, uri: str, paper: PaperInfo) -> None:
-        self.client = MlflowClient(uri)
+    def __init__(self, uri: str, publisher: str, paper: PaperInfo) -> None:
+        self.uri, self.publisher, self.client = uri, publisher, MlflowClient(uri)
         self.experiment = _experiment(self.client, uri, paper)
         self.describe(NOTE, _description(paper))
 
@@ -103,21 +118,29 @@ class Shelf:
             self.client.set_experiment_tag(self.experiment.experiment_id, key, text)
 
     def runs(self, tag: str, value: str) -> list[Run]:
-        """All runs of ours that carry a tag with this value.
+        """All complete runs of ours that carry a tag with this value; of two of one identity, the first by name.
 
         What an interrupted publication left, incomplete or double, is taken away on the way.
         """
         kept: dict[str, Run] = {}
-        for run in self.search(f"tags.`{tag}` = '{value}'"):
+        for run in sorted(self.search(f"tags.`{tag}` = '{value}'"), key=lambda run: str(run.info.run_id)):
             tags = run.data.tags
             if CELL not in tags:
                 continue  # somebody's own run
-            identity = tags.get(RUN, tags[CELL])
-            if DIGEST not in tags or identity in kept:
+            identity, digest = tags.get(RUN, tags[CELL]), tags.get(DIGEST, f"{WRITING} unknown 0")
+            incomplete = digest.startswith(WRITING)
+            if incomplete and self.is_anothers_work(digest):
+                continue
+            if incomplete or identity in kept:
                 self.client.delete_run(run.info.run_id)
             else:
                 kept[identity] = run
         return list(kept.values())
+
+    def is_anothers_work(self, claim: str) -> bool:
+        """Whether another publisher is writing a run: one process at a time writes under a publisher's name."""
+        _, publisher, since = claim.split()
+        return publisher != self.publisher and time.time() - float(since) < ABANDONED_SECONDS
 
     def search(self, query: str) -> Iterator[Run]:
         """All runs of the experiment that fit a query."""
@@ -129,9 +152,9 @@ class Shelf:
 
     def put(self, entry: Entry, old: Run | None = None) -> str:
         """Write an entry whole and give its run's id; `old`, if given, is the run it replaces."""
-        run: str = self.client.create_run(
-            self.experiment.experiment_id, entry.start, entry.tags, entry.name
-        ).info.run_id
+        tags = entry.tags | {DIGEST: f"{WRITING} {self.publisher} {time.time():.0f}"}
+        created = self.client.create_run(self.experiment.experiment_id, entry.start, tags, entry.name)
+        run: str = created.info.run_id
         params = [Param(name, value) for name, value in entry.params.items()]
         for first in range(0, len(params), MOST_PARAMS):
             self.client.log_batch(run, params=params[first : first + MOST_PARAMS])
@@ -140,23 +163,30 @@ class Shelf:
         if entry.datasets:
             self.client.log_inputs(run, entry.datasets)
         for file, folder in entry.artifacts:
-            self.client.log_artifact(run, str(file), folder)
+            self.show(run, file, folder)
         self.client.set_terminated(run, entry.status, entry.end)
         self.client.set_tag(run, DIGEST, entry.digest)
         if old is not None:
             self.client.delete_run(old.info.run_id)
         return run
 
-    def add(self, run: str, metrics: dict[str, float], tags: dict[str, str], time: int) -> None:
-        """Add single values to a run that stands."""
-        points = [Metric(name, value, time, 0) for name, value in metrics.items()]
-        self.client.log_batch(run, points, tags=[RunTag(key, value) for key, value in tags.items()])
+    def show(self, run: str, file: Path, folder: str | None) -> None:
+        """Copy a file of ours to a run's artifacts, which may lie where we cannot write."""
+        try:
+            self.client.log_artifact(run, str(file), folder)
+        except requests.RequestException:
+            raise
+        except OSError as error:
+            if not file.exists():
+                raise
+            raise unreachable(self.uri, error) from error
 
-    def adopt(self, parent: str, children: Sequence[Run]) -> None:
-        """Make runs the children of a parent; those that are already stay untouched."""
-        for child in children:
-            if child.data.tags.get(PARENT) != parent:
-                self.client.set_tag(child.info.run_id, PARENT, parent)
+    def adopt(self, parent: str, children: Sequence[Run]) -> bool:
+        """Make runs the children of a parent and say whether any was not; those that are already stay untouched."""
+        strangers = [child for child in children if child.data.tags.get(PARENT) != parent]
+        for child in strangers:
+            self.client.set_tag(child.info.run_id, PARENT, parent)
+        return bool(strangers)
 
 
 def stands(run: Run | None, digest: str) -> bool:
@@ -174,8 +204,13 @@ def _experiment(client: MlflowClient, uri: str, paper: PaperInfo) -> Experiment:
     """The experiment of a paper, made or brought back from the bin if need be."""
     found = client.get_experiment_by_name(paper.key)
     if found is None:
-        found = client.get_experiment(client.create_experiment(paper.key, _artifact_folder(uri, paper.key)))
-    elif found.lifecycle_stage == "deleted":
+        try:
+            return client.get_experiment(client.create_experiment(paper.key, _artifact_folder(uri, paper.key)))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            return _experiment(client, uri, paper)  # another publisher has just made it
+    if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
     return found
 
@@ -184,7 +219,7 @@ def _artifact_folder(uri: str, key: str) -> str | None:
     """`mlruns/<paper>` beside an SQLite file, wherever the publishing process stands; a server's own choice else."""
     if not uri.startswith("sqlite:///"):
         return None
-    return (Path(uri.removeprefix("sqlite:///")).absolute().parent / "mlruns" / key).as_uri()
+    return (sqlite_file(uri).absolute().parent / "mlruns" / key).as_uri()
 
 
 def _description(paper: PaperInfo) -> str:

@@ -1,0 +1,37 @@
+"""One owner of a run's folder, however many jobs believe they are at work on it.
+
+A cluster may start a job again although the first one lives on: SLURM lost touch with the node's daemon, or Snakemake
+was killed and its jobs were not. The job that started last is the owner. An older one finds out before it writes a
+checkpoint or a result, and leaves without touching either.
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from fedbayes.io import write_text
+
+
+class TakenOver(Exception):
+    """Another job has started on this run since; this one must not write any more."""
+
+
+class Owner:
+    """This process's claim to a run, kept beside its checkpoints; claiming takes it from whoever had it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file, self._token = folder / "owner", uuid.uuid4().hex
+        write_text(self._file, self._token)
+
+    def holds(self) -> bool:
+        """Whether nobody has claimed the run since."""
+        try:
+            return self._file.read_text() == self._token
+        except FileNotFoundError:
+            return False
+
+    def check(self) -> None:
+        """Go on as the owner, or end."""
+        if not self.holds():
+            raise TakenOver("another job has taken over this run since; this one ends and leaves all files to it")

@@ -1,0 +1,53 @@
+"""A job that SLURM ends before its work is done goes back into SLURM's queue, and counts as no failed attempt.
+
+It must make room for a more urgent one: partitions may give preempted jobs some grace after SIGTERM. Or its time is up:
+the slurm profile asks for SIGTERM three minutes before the limit. A job that uses these minutes to end by itself has,
+for SLURM, ended: it would not be queued again, and Snakemake would count a failure. So it asks for its place in the
+queue before it ends. A job that a person cancelled must not come back, nor one that got nowhere in all its time, which
+the next attempt's longer limit may help: SLURM is asked why the job has to go.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from datetime import datetime
+
+# A job that is asked to go so many seconds before its time limit is taken to be asked for that reason: the profile has
+# 180, and SLURM may be a minute early.
+NEAR_ITS_END = 300
+
+
+def back_into_queue(got_on: bool) -> str:
+    """Queue this process's SLURM job again where that is right; returns why, empty if it was not done.
+
+    Args:
+        got_on: whether the job has completed a round, so that it would not be queued for ever.
+    """
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None:
+        return ""
+    why = _why_asked_to_go(_scontrol("show", "job", job).stdout, got_on)
+    return why if why and _scontrol("requeue", job).returncode == 0 else ""
+
+
+def _why_asked_to_go(shown: str, got_on: bool) -> str:
+    """Of what SLURM says about a job, the reason to queue it again."""
+    if re.search(r"\bPreemptTime=\d", shown):
+        return "preempted"
+    end = re.search(r"\bEndTime=(\d\S+)", shown)
+    # A job that somebody cancels is not running any more.
+    if got_on and end and re.search(r"\bJobState=RUNNING\b", shown):
+        left = datetime.fromisoformat(end[1]).timestamp() - time.time()
+        return "at its time limit" if left < NEAR_ITS_END else ""
+    return ""
+
+
+def _scontrol(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """SLURM's own command; one that is missing or hangs is one that fails."""
+    try:
+        return subprocess.run(["scontrol", *arguments], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.CompletedProcess(["scontrol", *arguments], 1, "", "")
