@@ -42,8 +42,8 @@ def choice(found: object, allowed: Iterable[str]) -> str:
 # ---------------------------------------------------------------- YAML
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader that refuses a key written twice and reads 1e-3 as a number."""
+class _Loader(yaml.CSafeLoader):
+    """SafeLoader that refuses a key written twice and reads 1e-3 as a number; libyaml's, which is many times faster."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()

@@ -18,6 +18,8 @@ from fedbayes.federation import NUMERICS, trees
 from fedbayes.federation.contract import Feed
 
 EXPECTED = {1: "5eb8c5727ee2"}
+# Metrics that came after the digest: a new one changes no result, and must not re-run anything.
+ADDED = {"mce10"}
 
 FEEDS = (Feed(4, 3), Feed(4, 2, "epochs", "shuffled"), Feed(3, 4, order="iid"), Feed(1, 2, order="full"))
 
@@ -32,7 +34,8 @@ def fingerprint() -> str:
             found += [leaf.double().flatten().tolist() for leaf in trees.leaves(state)]
             for predictions in (predict_pm(federation, state), predict_gm(federation, state)):
                 assert predictions is not None
-                found += [[s.pooled, *s.clients] for s in scores(predictions, range(4)).values()]
+                told = scores(predictions, range(4))
+                found += [[s.pooled, *s.clients] for name, s in told.items() if name not in ADDED]
     rounded = [[f"{value:.4e}" for value in values] for values in found]
     return hashlib.sha256(json.dumps(rounded).encode()).hexdigest()[:12]
 

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedbayes.federation import resident
+from fedbayes.federation import resident, rng
 from fedbayes.federation.contract import Feed
-from fedbayes.federation.inputs import normalise
+from fedbayes.federation.inputs import crop_and_flip, normalise
 from fedbayes.federation.resident import Resident, lay_out
+from pretend_gpu import GPU, PretendGpu
 
 CPU = torch.device("cpu")
 
@@ -68,3 +69,21 @@ def test_windows_are_views_where_inputs_are_kept() -> None:
     data = laid_out([[8, 0], [3, 5]], [[1]])
     storages = {data.window(0, 2, 2, slice(begin, begin + 1)).untyped_storage().data_ptr() for begin in (0, 1)}
     assert len(storages) == 1
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_batches_are_made_on_the_device_without_waiting(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not kept:
+        monkeypatch.setattr(resident, "KEEP_UP_TO_BYTES", 0)
+    own, prepare = [np.array([8, 0]), np.array([3, 5])], normalise([0.1] * 3, [0.7] * 3, torch.float32)
+    expected = prepare(pictures())
+    with PretendGpu() as gpu:
+        data = lay_out(pictures().numpy(), np.arange(9), own, own, 9, prepare, GPU, augment=crop_and_flip)
+        assert (data.shape == (3, 5, 7) and data._prepared is None) or kept
+        keys = rng.fold(torch.tensor(1).to(GPU), torch.arange(2, device=GPU))
+        with gpu.hot():
+            rows = data.train.rows
+            batches = [data.samples(rows), data.window(0, 2, 2, slice(0, 2)), data.augmented(rows, keys)]
+        gathered, viewed, cut = (batch.cpu() for batch in batches)
+    assert torch.equal(gathered, expected[[8, 0, 3, 5]].view(2, 2, 3, 5, 7)) and torch.equal(viewed, gathered)
+    assert cut.shape == gathered.shape and not torch.equal(cut, gathered)

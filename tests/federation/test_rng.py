@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
+from scipy import stats
 
 from fedbayes.federation import rng
+from pretend_gpu import GPU, PretendGpu
 
 MASK = (1 << 64) - 1
 
@@ -73,3 +77,82 @@ def test_perturbed_vectors_are_the_same_bits_under_vmap_loop_and_reversal() -> N
     assert torch.equal(shared[0][0], together[0][0]) and torch.equal(shared[1], together[1])
     expected = centre[:, None] + scale[:, None] * 0.5 * rng.normal(keys, 22).view(6, 2, 11)
     torch.testing.assert_close(together[0], expected)
+
+
+# What a GPU draws, worked out on the CPU. Chances below are those of a right generator being refused.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hashed_noise_is_standard_normal(dtype: torch.dtype) -> None:
+    drawn = rng._hashed_normal(rng.fold(rng.root(0, "noise"), torch.arange(40)), 25_001, dtype).double()
+    assert drawn.shape == (40, 25_001)
+    # Moments of a million draws within five standard errors (1, 2, 15 and 96 are variances of g, g^2, g^3 and g^4).
+    for power, (mean, variance) in enumerate([(0, 1), (1, 2), (0, 15), (3, 96)], start=1):
+        assert abs(float((drawn**power).mean()) - mean) < 5 * (variance / drawn.numel()) ** 0.5
+    assert stats.kstest(drawn.flatten().numpy(), "norm").pvalue > 1e-4
+    # As far out as a million draws go: the largest is below 4 with chance 1e-27, above 7 with 3e-6.
+    assert 4 < float(drawn.abs().max()) < 7
+    # Each stream by itself, and each place over the streams.
+    assert min(stats.kstest(row.numpy(), "norm").pvalue for row in drawn) > 1e-5
+    assert stats.kstest((drawn.mean(0) * 40**0.5).numpy(), "norm").pvalue > 1e-4
+
+
+def test_hashed_noise_of_keys_next_to_each_other_is_unrelated() -> None:
+    # Neighbouring keys, and keys folded from one another.
+    keys = torch.cat([torch.arange(50), rng.streams(torch.tensor(3), 50)])
+    drawn = rng._hashed_normal(keys, 4096, torch.float64)
+    # Cosines and sines of the same angles count as streams of their own.
+    rows = torch.cat([drawn[:, :2048], drawn[:, 2048:]])
+    pairs = ~torch.eye(len(rows), dtype=torch.bool)
+    # 19,900 pairs: five and a half standard deviations are passed once in a thousand times, by squares more often.
+    assert float(torch.corrcoef(rows)[pairs].abs().max()) < 5.5 / 2048**0.5
+    assert float(torch.corrcoef(rows.square())[pairs].abs().max()) < 8 / 2048**0.5
+    neighbours = drawn[:, 1:] * drawn[:, :-1]
+    assert abs(float(neighbours.mean())) < 5 / neighbours.numel() ** 0.5
+
+
+def test_hashed_noise_depends_on_its_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = rng.fold(rng.root(0, "noise"), torch.arange(6))
+    together = rng._hashed_normal(keys, 11, torch.float32)
+    assert torch.equal(together, torch.stack([rng._hashed_normal(key, 11, torch.float32) for key in keys]))
+    assert torch.equal(together, rng._hashed_normal(keys.flip(0), 11, torch.float32).flip(0))
+    assert torch.equal(together, rng._hashed_normal(keys.view(2, 3), 11, torch.float32).view(6, 11))
+    monkeypatch.setattr(rng, "_AT_ONCE", 22)
+    assert torch.equal(together, rng._hashed_normal(keys, 11, torch.float32))
+    assert rng._hashed_normal(keys, 0, torch.float32).shape == (6, 0)
+
+
+def test_hashed_whole_numbers_are_uniform_and_depend_on_their_key_alone() -> None:
+    keys = rng.fold(rng.root(0, "crops"), torch.arange(100))
+    drawn = rng._hashed_integers(keys, (9, 9, 2), 200)
+    for numbers, bound in zip(drawn, (9, 9, 2), strict=True):
+        counts = np.bincount(numbers.flatten(), minlength=bound)
+        assert len(counts) == bound and stats.chisquare(counts).pvalue > 1e-4
+    assert not torch.equal(drawn[0], drawn[1])
+    alone = [rng._hashed_integers(key[None], (9, 9, 2), 200) for key in keys]
+    for place in range(3):
+        assert torch.equal(drawn[place], torch.cat([own[place] for own in alone]))
+
+
+def test_a_gpu_draws_by_hashes_under_vmap_and_loop_and_without_waiting() -> None:
+    keys = rng.fold(rng.root(0, "noise"), torch.arange(6))
+    centre, scale = torch.linspace(-1, 1, 66).view(6, 11), torch.linspace(0.1, 2, 66).view(6, 11)
+    with PretendGpu() as gpu:
+        there = [tensor.to(GPU) for tensor in (keys, centre, scale)]
+        with gpu.hot():
+            together = torch.vmap(lambda key: rng.normal(key, 11))(there[0])
+            alone = torch.stack([rng.normal(key, 11) for key in there[0]])
+            moved, noise = torch.vmap(lambda *row: rng.perturbed(*row, draws=2, std=0.5))(*there)
+            whole = rng.integers(there[0], (9, 2), 5)
+        found = [tensor.cpu() for tensor in (together, alone, moved, noise, *whole)]
+    expected = rng._hashed_normal(keys, 11, torch.float32)
+    assert torch.equal(found[0], expected) and torch.equal(found[1], expected)
+    assert torch.equal(found[3], rng._hashed_normal(keys, 22, torch.float32).view(6, 2, 11))
+    torch.testing.assert_close(found[2], centre[:, None] + scale[:, None] * 0.5 * found[3])
+    assert all(map(torch.equal, found[4:], rng._hashed_integers(keys, (9, 2), 5)))
+
+
+def test_a_plain_number_and_a_tensor_fold_alike() -> None:
+    key = rng.root(3, "train")
+    for item in (0, 1, -1, 2**40, 2**63 - 1, -(2**63)):
+        assert torch.equal(rng.fold(key, item), rng.fold(key, torch.tensor(item)))

@@ -70,6 +70,7 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     ("pfedgp", preset("pfedgp", "paper", inner_steps=STEPS), Cost(BODY, BODY, 0, 1)),
     ("pfedbayes", preset("pfedbayes", "paper"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 1)),
     ("pfedbayes", preset("pfedbayes", "reference"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
+    ("pfedbayes", preset("pfedbayes", "bpfed"), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 5)),
     ("pfedbayes", preset("pfedbayes", "paper", draws=3), Cost(2 * W, 2 * W, 2 * W + 4 * (2 * W + 2), 3)),
 ]
 

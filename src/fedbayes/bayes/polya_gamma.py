@@ -17,17 +17,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fedbayes.tensors import exact
+
 # The point between the two forms of the series; 0.64 nearly makes the most of both.
 CUT = 0.64
 
 
 def polya_gamma(c: Tensor, stream: torch.Generator) -> Tensor:
     """One draw of PG(1, c) for each entry of `c`."""
-    z = c.detach().to(torch.float64).abs().flatten() / 2
+    z = exact(c.detach()).abs().flatten() / 2
     if not z.isfinite().all():
         raise ValueError("PG(1, c): found a c that is not finite, for which no draw would ever be accepted")
     draws = _filled(z, lambda at: _candidates(at, stream))
-    return (draws / 4).to(c.dtype).reshape(c.shape)
+    return (draws / 4).to(c.device, c.dtype).reshape(c.shape)
 
 
 def _filled(at: Tensor, attempt: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:

@@ -7,7 +7,6 @@ busy machine disturbs them least. Ratios are taken within a repeat, engine and p
 from __future__ import annotations
 
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import torch
 
 from fedbayes.benchmark.jobs import build
 from fedbayes.benchmark.settings import Setting
+from fedbayes.runs.memory import peak_resident
 
 # A training job's own imports, one eager step of two clients, then seconds since the interpreter began.
 _STARTUP = """
@@ -39,7 +39,7 @@ def measure(setting: Setting, repeats: int) -> dict[str, Any]:
     job = build(setting)
     # Compiles, fills caches, and shows the memory the engine needs before the plain loop has used any.
     first = seconds(job.ours)
-    peak = peak_mib()
+    peak = peak_resident()
     job.plain()
     ours, plain = [], []
     for _ in range(repeats):
@@ -75,13 +75,6 @@ def sgemm_peak(size: int = 1024, repeats: int = 10) -> float:
     a, b = torch.randn(size, size), torch.randn(size, size)
     best = min(seconds(lambda: torch.mm(a, b)) for _ in range(repeats))
     return 2 * size**3 / best
-
-
-def peak_mib() -> float:
-    """The most memory this process has held, in MiB."""
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Kilobytes on Linux, bytes on macOS.
-    return held / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _forget_peak() -> None:

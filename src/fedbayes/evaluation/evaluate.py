@@ -16,6 +16,7 @@ from fedbayes.federation.cohort import Guests, Outcome, visit_all
 from fedbayes.federation.contract import Model, Visit
 from fedbayes.federation.loop import Federation, State, enrol, send
 from fedbayes.federation.resident import Shards
+from fedbayes.tensors import exact_device
 
 # Test samples of a client predicted at once. A sampled prediction draws its noise per block, so this is numerics.
 BLOCK = 500
@@ -280,7 +281,7 @@ def _together(drawn: Tensor) -> Tensor:
 
 
 def _gathered(federation: Federation, parts: list[Tensor], shards: Shards, clients: Sequence[int]) -> Predictions:
-    """Some clients' predictions one after the other; padding is dropped."""
+    """Some clients' predictions one after the other, where metrics can be exact; padding is dropped."""
     data, largest = federation.data, shards.rows.shape[1]
     ids = torch.tensor(clients, device=data.device)
     held = torch.arange(largest, device=data.device) < shards.sizes[ids, None]
@@ -288,4 +289,5 @@ def _gathered(federation: Federation, parts: list[Tensor], shards: Shards, clien
     found = torch.cat(parts)[held]
     probs, uncertainty = found[:, : data.classes], found[:, data.classes :]
     rows = shards.rows[ids][held]
-    return Predictions(probs, data.labels[rows], owners[held], uncertainty, data.places[rows])
+    together = Predictions(probs, data.labels[rows], owners[held], uncertainty, data.places[rows])
+    return Predictions(*(part.to(exact_device(data.device)) for part in together))

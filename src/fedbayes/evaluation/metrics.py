@@ -7,7 +7,7 @@ an empty one. They are computed in float64, whatever the network ran in.
 - nll: mean $-\log p(y)$, with p bounded below by 1e-12
 - brier: mean $\sum_k (p_k - [y = k])^2$, between 0 and 2
 - ece10, ece15: $\sum_b \frac{n_b}{n} |acc_b - conf_b|$ over 10 or 15 equal bins $(0, 1/B], ...$ of the top probability
-- mce15: the largest $|acc_b - conf_b|$ of the non-empty bins
+- mce10, mce15: the largest $|acc_b - conf_b|$ of the non-empty bins
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ METRICS: dict[str, Metric] = {
     "brier": brier,
     "ece10": expected_calibration_error(10),
     "ece15": expected_calibration_error(15),
+    "mce10": maximum_calibration_error(10),
     "mce15": maximum_calibration_error(15),
 }
 

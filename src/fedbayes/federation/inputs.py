@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from fedbayes.federation import rng
+from fedbayes.federation.placing import on_device
 
 Prepare = Callable[[Tensor], Tensor]
 # Stored images `[client, sample, channel, height, width]` and a key for each client to images of the same shape.
@@ -26,16 +26,6 @@ def as_stored(x: Tensor) -> Tensor:
     return x
 
 
-def _on_device(*constants: Tensor) -> Callable[[torch.device], tuple[Tensor, ...]]:
-    """Constants on whatever device asks for them, moved once."""
-
-    @cache
-    def on(device: torch.device) -> tuple[Tensor, ...]:
-        return tuple(constant.to(device) for constant in constants)
-
-    return on
-
-
 def normalise(mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -> Prepare:
     """Pixels 0-255 to (x / 255 - mean) / std for each channel: one multiplication and one addition."""
     scale = 1.0 / (255.0 * torch.tensor(std, dtype=torch.float64))
@@ -45,7 +35,7 @@ def normalise(mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -
 
 def _scaled_and_shifted(scale: Tensor, shift: Tensor, dtype: torch.dtype) -> Prepare:
     """Stored values to `scale * x + shift`."""
-    on = _on_device(scale.to(dtype), shift.to(dtype))
+    on = on_device(scale.to(dtype), shift.to(dtype))
 
     def prepare(x: Tensor) -> Tensor:
         a, b = on(x.device)
@@ -71,7 +61,7 @@ def standardise_pixelwise(everything: Tensor, dtype: torch.dtype) -> Prepare:
 
 def look_up_vectors(table: Tensor) -> Prepare:
     """Tokens `[..., position]` to their frozen vectors `[..., position, length]`."""
-    on = _on_device(table)
+    on = on_device(table)
 
     def prepare(tokens: Tensor) -> Tensor:
         (vectors,) = on(tokens.device)
@@ -91,10 +81,7 @@ def crop_and_flip(x: Tensor, keys: Tensor) -> Tensor:
     """
     clients, samples, _, height, width = x.shape
     bounds = (2 * CROP_PADDING + 1, 2 * CROP_PADDING + 1, 2)
-    drawn = [
-        [torch.randint(bound, (samples,), generator=g) for bound in bounds] for g in map(rng.generator, keys.tolist())
-    ]
-    down, right, mirrored = (torch.stack(same).to(x.device).flatten() for same in zip(*drawn, strict=True))
+    down, right, mirrored = (drawn.flatten() for drawn in rng.integers(keys, bounds, samples))
     rows = down[:, None] + torch.arange(height, device=x.device)
     across = torch.arange(width, device=x.device)
     columns = right[:, None] + torch.where(mirrored[:, None] == 1, width - 1 - across, across)

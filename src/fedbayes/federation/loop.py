@@ -15,6 +15,7 @@ from fedbayes.federation.cohort import Guests, visit_all
 from fedbayes.federation.contract import Client, Cohort, Down, Feed, Info, Method, Server, Up
 from fedbayes.federation.lifting import Lifting
 from fedbayes.federation.resident import Resident
+from fedbayes.tensors import exact
 
 
 class State(NamedTuple):
@@ -123,7 +124,7 @@ def advance(federation: Federation, state: State) -> tuple[State, Report]:
         state.seen.index_add(0, ids, outcome.taken),
         state.round + 1,
     )
-    gradients = float(outcome.gradients.double().mean())
+    gradients = float(exact(outcome.gradients).mean())
     return new, Report(ids, info, trees.numel(down) // len(ids), trees.numel(up) // len(chosen), gradients)
 
 

@@ -56,7 +56,7 @@ from fedbayes.parts.one_model import OneModel, Server
 from fedbayes.parts.sharing import part, sharing
 from fedbayes.parts.weights import Meter, dtype_of, new_meter
 from fedbayes.reading import ConfigError
-from fedbayes.tensors import Op, Params
+from fedbayes.tensors import Op, Params, exact
 
 # Test samples that an evaluation predicts at once, for the estimate of its cost alone.
 BLOCK = 500
@@ -243,12 +243,11 @@ def build(config: Config, network: Network) -> Method:
         on half of the samples. A test factorises once more for each block of test samples, and solves n^2 for each of
         them: at the root, and for half as many samples at the nodes below it.
         """
-        cubes, largest = sizes.double() ** 3, int(sizes.max())
+        sizes, tests = exact(sizes), exact(tests)
+        cubes, largest = sizes**3, int(sizes.max())
         trained = config.inner_steps * config.chains * (config.sweeps / 3 + 4) / 8 * 4 / 3
         blocks = (tests / BLOCK).ceil()
-        tested = config.test_chains * (
-            cubes * (config.sweeps + blocks) / 3 * 4 / 3 + sizes.double() ** 2 * tests.double() * 3 / 2
-        )
+        tested = config.test_chains * (cubes * (config.sweeps + blocks) / 3 * 4 / 3 + sizes**2 * tests * 3 / 2)
         return (
             f"pFedGP factorises covariances of all of a client's samples: the largest client has n = {largest}, "
             f"n^3 = {float(largest) ** 3:.1e}; a round of {clients_per_round} clients takes about "

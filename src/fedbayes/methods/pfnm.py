@@ -52,7 +52,7 @@ from fedbayes.models.network import Network
 from fedbayes.optim import OptimiserState, optimiser
 from fedbayes.parts.weights import Meter, batch_loss, dtype_of, new_meter, probabilities
 from fedbayes.reading import ConfigError
-from fedbayes.tensors import Params
+from fedbayes.tensors import Params, exact
 
 LAYERS = ("hidden0", "head")
 IN, BIAS, OUT, OUT_BIAS = "hidden0.weight", "hidden0.bias", "head.weight", "head.bias"
@@ -259,5 +259,5 @@ def _shares(counts: Tensor) -> Array:
 
 
 def _numbers(tensor: Tensor) -> Array:
-    found: Array = tensor.to("cpu", torch.float64).numpy()
+    found: Array = exact(tensor).cpu().numpy()
     return found

@@ -1,0 +1,191 @@
+"""One GPU a job and one job a GPU, with GPUs that are not there and processes that are."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from fedbayes import devices
+from fedbayes.config import Execution
+from fedbayes.devices import Gpus, claimed, visible
+from fedbayes.reading import ConfigError
+
+FORK: Any = multiprocessing.get_context("fork")
+TWO = Gpus(("GPU-a", "GPU-b"))
+NONE = Gpus(())
+CUDA = Execution(device="cuda")
+
+
+@pytest.fixture(autouse=True)
+def outside_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr(devices, "LOOK_EVERY", 0.01)
+
+
+def hold(locks: Path, gpus: Gpus, seconds: float, said: Any) -> None:
+    """Claim a GPU for a while, and say which and when."""
+    with claimed(CUDA, gpus, locks) as execution:
+        begin = time.monotonic()
+        said.put((execution.device, begin))
+        time.sleep(seconds)
+        end = time.monotonic()
+    said.put((execution.device, begin, end))
+
+
+def started(target: Callable[..., None], *arguments: Any) -> Any:
+    process = FORK.Process(target=target, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+def test_eight_jobs_on_three_gpus_never_meet(tmp_path: Path) -> None:
+    said, gpus = FORK.Queue(), Gpus(("GPU-a", "GPU-b", "GPU-c"))
+    jobs = [started(hold, tmp_path, gpus, 0.1 + 0.02 * number, said) for number in range(8)]
+    spans = defaultdict(list)
+    for message in (said.get(timeout=60) for _ in range(16)):
+        if len(message) == 3:
+            spans[message[0]].append(message[1:])
+    for job in jobs:
+        job.join(60)
+    assert spans.keys() == {"cuda:0", "cuda:1", "cuda:2"} and sum(map(len, spans.values())) == 8
+    for own in spans.values():
+        assert all(earlier[1] <= later[0] for earlier, later in pairwise(sorted(own)))
+
+
+def test_a_killed_job_frees_its_gpu_and_the_one_that_waits_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said, one = FORK.Queue(), Gpus(("GPU-a",))
+    holder = started(hold, tmp_path, one, 600, said)
+    said.get(timeout=60)
+
+    def kill() -> None:
+        time.sleep(0.3)
+        os.kill(holder.pid, signal.SIGKILL)
+
+    killer = started(kill)
+    caplog.set_level(logging.INFO, "fedbayes")
+    began = time.monotonic()
+    with claimed(CUDA, one, tmp_path) as execution:
+        assert execution.device == "cuda:0" and time.monotonic() - began > 0.2
+    assert [record.getMessage() for record in caplog.records] == [
+        "waiting for a GPU: other jobs have GPU-a",
+        "device cuda:0, GPU GPU-a",
+    ]
+    for process in (holder, killer):
+        process.join(60)
+
+
+def is_free(locks: Path, gpus: Gpus, asked: str = "cuda") -> bool:
+    """Whether a claim of another process would be met at once."""
+
+    def claim() -> None:
+        with claimed(Execution(device=asked), gpus, locks):
+            pass
+
+    process = started(claim)
+    process.join(0.5)
+    alive = process.is_alive()
+    if alive:
+        process.kill()
+        process.join(60)
+    return not alive
+
+
+def test_a_gpu_is_the_same_whatever_its_number(tmp_path: Path) -> None:
+    # As with CUDA_VISIBLE_DEVICES=0,1 and =1,2: the second job's number 0 is the first one's number 1.
+    with claimed(CUDA, Gpus(("GPU-a", "GPU-b")), tmp_path) as first:
+        with claimed(CUDA, Gpus(("GPU-b", "GPU-c")), tmp_path) as second:
+            assert (first.device, second.device) == ("cuda:0", "cuda:0")
+            assert not is_free(tmp_path, Gpus(("GPU-b", "GPU-a")))
+            assert is_free(tmp_path, Gpus(("GPU-c",)))
+        assert is_free(tmp_path, Gpus(("GPU-b",)))
+
+
+def test_a_number_claims_exactly_that_gpu(tmp_path: Path) -> None:
+    with claimed(Execution(device="cuda:1"), TWO, tmp_path) as execution:
+        assert execution.device == "cuda:1"
+        assert not is_free(tmp_path, TWO, "cuda:1") and is_free(tmp_path, TWO, "cuda:0")
+        with claimed(CUDA, TWO, tmp_path) as other:
+            assert other.device == "cuda:0"
+
+
+def test_slurm_has_chosen_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Two SLURM jobs may share a GPU, if SLURM says so; two jobs within one may not.
+    one = Gpus(("GPU-a",))
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    with claimed(CUDA, one, tmp_path):
+        assert not is_free(tmp_path, one)
+        monkeypatch.setenv("SLURM_JOB_ID", "2")
+        assert is_free(tmp_path, one)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "device"),
+    [("cpu", TWO, "cpu"), ("auto", NONE, "cpu"), ("auto", TWO, "cuda:0"), ("auto", Gpus((), mps=True), "cpu"),
+     ("mps", Gpus((), mps=True), "mps"), ("cuda", TWO, "cuda:0")],
+)  # fmt: skip
+def test_what_is_asked_for_is_given(asked: str, gpus: Gpus, device: str, tmp_path: Path) -> None:
+    with claimed(Execution(device=asked, chunk=3), gpus, tmp_path / "locks") as execution:
+        assert execution == Execution(device=device, chunk=3)
+    assert (tmp_path / "locks").exists() == (device != "cpu")
+
+
+def test_the_one_gpu_of_a_mac_is_not_shared_and_the_cpu_is(tmp_path: Path) -> None:
+    mac = Gpus((), mps=True)
+    with claimed(Execution(device="mps"), mac, tmp_path):
+        assert not is_free(tmp_path, mac, "mps") and is_free(tmp_path, mac, "cpu")
+
+
+def test_what_a_mac_lacks_is_told_in_one_sentence(tmp_path: Path) -> None:
+    # PyTorch's words.
+    missing = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
+    for words, kind in ((missing, ConfigError), ("another mistake", TypeError)):
+        with pytest.raises(kind), claimed(Execution(device="mps"), Gpus((), mps=True), tmp_path):
+            raise TypeError(words)
+    with pytest.raises(TypeError), claimed(Execution(device="cuda"), TWO, tmp_path):
+        raise TypeError(missing)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "words"),
+    [("cuda:7", TWO, "found 'cuda:7'; this job sees 2 GPUs: expected auto, cpu, cuda, cuda:0, cuda:1"),
+     ("cuda", NONE, "found 'cuda'; this job sees no GPU: expected auto, cpu"),
+     ("cuda:0", Gpus((), mps=True), "found 'cuda:0'; this job sees 1 GPU: expected auto, cpu, mps"),
+     ("mps", NONE, "found 'mps'; this job sees no GPU: expected auto, cpu")],
+)  # fmt: skip
+def test_what_is_not_there_is_refused_in_one_sentence(asked: str, gpus: Gpus, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused, claimed(Execution(device=asked), gpus, tmp_path):
+        pass
+    assert str(refused.value) == f"execution.device: {words}"
+
+
+def test_a_folder_of_locks_that_is_not_ours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(ConfigError, match="another user's folder"), claimed(CUDA, TWO, tmp_path):
+        pass
+
+
+def test_gpus_are_known_by_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: SimpleNamespace(uuid=f"id-{number}"))
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert visible() == Gpus(("id-0", "id-1"))
+
+
+def test_locks_are_on_this_machine_whatever_tmpdir_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = devices.lock_folder()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert devices.lock_folder() == before and str(os.getuid()) in before.name
