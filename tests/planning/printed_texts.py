@@ -143,7 +143,7 @@ METHODS: dict[str, dict[str, tuple[str, Expected]]] = {
         "all": ("fedavg", {"lr": 0.05}),
         "FedAvg": ("fedavg", {"lr": 0.05}),
         "FedProx": ("fedprox", {"lr": 0.05, "mu": 0.01}),
-        "FedPop": ("fedpop", {}),
+        "FedPop": ("fedpop", {"steps": 50}),  # M of Table 1 [P]
         **{
             f"FedUAB-{draws}": (
                 "feduab",
