@@ -82,6 +82,11 @@ class DatasetFacts(ArrayFacts):
     class_names: tuple[str, ...] | None = Field(
         None, strict=False, description="What the classes are called, in the order of their labels; shown in figures."
     )
+    users: int | None = Field(
+        None,
+        gt=0,
+        description="Clients of its papers' split by users, which only the data can count; for estimates alone.",
+    )
     by_hand: bool = Field(
         default=False,
         description="Nothing downloads it: whoever has it not could not make its splits, so none is pinned.",

@@ -32,7 +32,7 @@ def test_a_finished_run_tells_its_seconds_memory_and_files(tmp_path: Path) -> No
         run.spec["network"]["name"],
         run.dataset,
     )
-    assert (row.seconds, row.memory_mb, row.runs) == (12.5, 612.5, 1)
+    assert (row.seconds, row.memory_mb, row.memory_clients, row.runs) == (12.5, 612.5, 10, 1)
     assert row.passes == pytest.approx(passes(plan, run) / 1000)
     assert row.server_mb == pytest.approx(2000 / 1e6) and row.disk_mb == pytest.approx((files - 2000) / 1e6 / 10)
 
@@ -40,7 +40,7 @@ def test_a_finished_run_tells_its_seconds_memory_and_files(tmp_path: Path) -> No
 def test_files_of_the_server_do_not_grow_with_the_clients() -> None:
     plan = make_plan()
     run = next(run for run in plan.runs.values() if run.method == "fedavg")
-    row = Measured("fedavg", "mlp", run.dataset, 1, 1.0, 1.0, 500.0, 2.0, "by hand", 7.0)
+    row = Measured("fedavg", "mlp", run.dataset, 1, 1.0, 1.0, 500.0, 2.0, "by hand", 7.0, 10)
     assert Rates([row]).cost(plan, run).disk_mb == 7 + 2 * size_of(plan, run).clients
 
 
@@ -54,10 +54,10 @@ def test_a_run_that_diverged_tells_nothing(tmp_path: Path) -> None:
 
 
 def test_rows_are_added_up_and_peaks_kept() -> None:
-    one = Measured("fedavg", "mlp", "mnist", 1, 10.0, 2.0, 400.0, 1.0, "finished runs", 5.0)
-    two = Measured("fedavg", "mlp", "mnist", 2, 30.0, 4.0, 0.0, 3.0, "frozen hours", 0.0)
+    one = Measured("fedavg", "mlp", "mnist", 1, 10.0, 2.0, 400.0, 1.0, "finished runs", 5.0, 10)
+    two = Measured("fedavg", "mlp", "mnist", 2, 30.0, 4.0, 0.0, 3.0, "frozen hours", 0.0, 0)
     assert pooled([one, two]) == [
-        Measured("fedavg", "mlp", "mnist", 3, 40.0, 6.0, 400.0, 3.0, "finished runs + frozen hours", 5.0)
+        Measured("fedavg", "mlp", "mnist", 3, 40.0, 6.0, 400.0, 3.0, "finished runs + frozen hours", 5.0, 10)
     ]
 
 
@@ -74,7 +74,7 @@ def test_hours_of_a_frozen_cell_are_shared_among_its_seeds(tmp_path: Path) -> No
 def test_refreshing_keeps_what_was_not_measured_anew(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config")
     (tmp_path / "src").symlink_to(ROOT / "src")
-    kept = Measured("fedavg", "mlp", "nowhere", 1, 10.0, 2.0, 400.0, 1.0, "finished runs", 0.5)
+    kept = Measured("fedavg", "mlp", "nowhere", 1, 10.0, 2.0, 400.0, 1.0, "finished runs", 0.5, 10)
     write_rows(tmp_path / "config/rates.csv", [kept])
     with pytest.raises(ConfigError, match="no finished run"):
         refresh(tmp_path, tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def changed(section: str, **values: object) -> dict[str, dict[str, object]]:
 
 
 def measured(method: str, network: str, dataset: str, seconds: float, thousands: float = 1.0) -> Measured:
-    return Measured(method, network, dataset, 1, thousands, seconds, 500.0, 2.0, "by hand", 0.0)
+    return Measured(method, network, dataset, 1, thousands, seconds, 500.0, 2.0, "by hand", 1.0, 10)
 
 
 @pytest.mark.parametrize("scale", RUNS)
@@ -93,6 +94,34 @@ def test_a_method_without_a_rate_is_marked_and_scaled_from_fedavg() -> None:
     assert elsewhere.guessed and elsewhere.seconds - start == pytest.approx(5 * 2 * work)
     assert not Rates([measured("pfedbayes", "mlp", "mnist", 1.0)]).cost(plan, run).guessed
     assert "guessed: their method" in summary(plan, Rates([plain]), Path("nowhere"))
+
+
+def test_memory_grows_with_what_clients_keep_and_with_the_data() -> None:
+    plan = make_plan(scale="paper", papers=["pfedbayes"], seeds=[0])
+    run = next(run for run in plan.runs.values() if run.method == "pfedbayes" and run.dataset == "cifar10")
+    clients, pixels = size_of(plan, run).clients, 4e-6 * 60_000 * 3072
+    assert clients == 20
+    here = [measured("pfedbayes", "cnn", "cifar10", 1.0)]
+    assert Rates(here).cost(plan, run).memory_mb == 500 + 2 * (20 - 10)
+    assert Rates(here).cost(plan, run).disk_mb == 2 * 20 + 1
+    smaller = [replace(here[0], dataset="cifar10-like")]
+    smaller_pixels = 4e-6 * 6000 * 3072
+    assert Rates(smaller).cost(plan, run).memory_mb == pytest.approx(520 + pixels - smaller_pixels)
+    # Never measured with this network: FedAvg's memory, and as many of its servers a client as elsewhere.
+    guess = [measured("fedavg", "cnn", "cifar10", 1.0), measured("pfedbayes", "mlp", "mnist", 1.0)]
+    guess[0] = replace(guess[0], server_mb=7.0, disk_mb=0.0)
+    assert Rates(guess).cost(plan, run).memory_mb == 500 + 2 * 7 * (20 - 10)
+    assert Rates(guess).cost(plan, run).disk_mb == 2 * 7 * 20 + 7
+    # Rows that know hours only say nothing of memory.
+    hours = [replace(here[0], memory_mb=0.0, disk_mb=0.0, server_mb=0.0, memory_clients=0), *smaller]
+    assert Rates(hours).cost(plan, run).memory_mb == Rates(smaller).cost(plan, run).memory_mb
+
+
+def test_no_job_is_planned_with_less_memory_than_its_state() -> None:
+    plan, rates = make_plan(scale="paper", papers=PAPERS, seeds=[0]), Rates.read(ROOT)
+    for run in plan.runs.values():
+        cost = rates.cost(plan, run)
+        assert cost.memory_mb > cost.disk_mb, run.spec
 
 
 def test_finished_runs_cost_nothing_and_shared_ones_count_once(tmp_path: Path) -> None:

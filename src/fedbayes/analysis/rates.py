@@ -36,13 +36,15 @@ def finished(plan: Plan, folder: Path) -> Iterator[tuple[str, Measured]]:
         state = record.with_name("state.safetensors")
         tensors = stored_bytes(state) if state.exists() else {}
         server = sum(size for name, size in tensors.items() if name.split("/")[1] == "server")
-        row = _row(plan, run, found["seconds"], FINISHED)
+        row, memory = _row(plan, run, found["seconds"], FINISHED), _most_memory(benchmark)
+        clients = size_of(plan, run).clients
         yield (
             run.id,
             replace(
                 row,
-                memory_mb=_most_memory(benchmark),
-                disk_mb=(bytes_ - server) / 1e6 / size_of(plan, run).clients,
+                memory_mb=memory,
+                memory_clients=clients if memory else 0,
+                disk_mb=(bytes_ - server) / 1e6 / clients,
                 server_mb=server / 1e6,
             ),
         )
@@ -63,7 +65,7 @@ def frozen(plan: Plan, root: Path) -> Iterator[tuple[str, Measured]]:
 
 def _row(plan: Plan, run: Run, seconds: float, source: str) -> Measured:
     network, thousands = run.spec["network"]["name"], passes(plan, run) / 1000
-    return Measured(run.method, network, run.dataset, 1, thousands, seconds, 0.0, 0.0, source, 0.0)
+    return Measured(run.method, network, run.dataset, 1, thousands, seconds, 0.0, 0.0, source, 0.0, 0)
 
 
 def _most_memory(benchmark: Path) -> float:
@@ -91,6 +93,7 @@ def _added(one: Measured, other: Measured) -> Measured:
         passes=one.passes + other.passes,
         seconds=one.seconds + other.seconds,
         memory_mb=max(one.memory_mb, other.memory_mb),
+        memory_clients=max(one, other, key=lambda row: row.memory_mb).memory_clients,
         disk_mb=max(one.disk_mb, other.disk_mb),
         server_mb=max(one.server_mb, other.server_mb),
         source=" + ".join(sorted({*one.source.split(" + "), *other.source.split(" + ")})),
