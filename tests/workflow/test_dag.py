@@ -55,7 +55,12 @@ def test_a_job_does_not_print_the_plan_again(clone: Path, tmp_path: Path) -> Non
 
 
 def test_parts_of_the_campaign_by_name(clone: Path) -> None:
-    assert planned(clone, "results/smoke/tables/pfedbayes/table1.html")["tables"] == 1
+    plan = make_plan(scale="paper")
+    for table in ("table2", "table3"):
+        own = {cell.run.id for cell in plan.cells if cell.published_table.lower() == table}
+        jobs = planned(clone, "--config", "scale=paper", "--", f"results/paper/tables/pfedbayes/{table}.html")
+        assert (jobs["train"], jobs["evaluate"], jobs["tables"]) == (len(own), len(own), 1)
+        assert 0 < len(own) < len(plan.runs)
     picture = planned(clone, "results/smoke/splits/pfedbayes/mnist-small.svg")
     assert picture == {"fetch": 1, "partition": 1, "split_pictures": 1}
     jobs = planned(clone, "results/paper/reproduction/pfedbayes.csv", "--config", "scale=paper", "seeds=[0]")
@@ -65,6 +70,14 @@ def test_parts_of_the_campaign_by_name(clone: Path) -> None:
 def test_a_file_of_another_scale_is_not_made_from_this_one(clone: Path) -> None:
     done = snakemake(clone, "-n", "results/paper/reproduction/pfedbayes.csv", check=False)
     assert done.returncode != 0 and "results/paper/reproduction/pfedbayes.csv" in done.stdout + done.stderr
+
+
+def test_a_run_of_another_scale_is_told_in_one_sentence(clone: Path) -> None:
+    run = next(iter(make_plan(scale="paper").runs.values()))
+    done = snakemake(clone, "-n", f"{run.folder}/evaluation.parquet", check=False)
+    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "fedbayes: " in line]
+    assert done.returncode != 0 and len(said) == 1
+    assert said[0].startswith(f"fedbayes: run {run.id} is not in the plan of scale smoke: a run of another scale")
 
 
 def test_a_configuration_without_execution_gets_the_defaults(clone: Path) -> None:

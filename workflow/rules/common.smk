@@ -2,6 +2,9 @@
 import sys
 from functools import cache
 
+from snakemake.exceptions import WorkflowError
+
+from fedbayes.asked import cells_asked, folders_asked, tables_asked
 from fedbayes.codedigest import code_digest
 from fedbayes.config import ArrayFacts
 from fedbayes.costs import Rates, summary
@@ -59,6 +62,11 @@ def split_of(wildcards):
 
 def run_of(wildcards):
     """The run a path belongs to."""
+    if wildcards.run not in PLAN.runs:
+        raise WorkflowError(
+            f"fedbayes: run {wildcards.run} is not in the plan of scale {SCALE}: a run of another scale is asked for "
+            "together with --config scale=<scale>, one of other papers, experiments or seeds together with those"
+        )
     return PLAN.runs[wildcards.run]
 
 
@@ -97,9 +105,15 @@ def outsider_files(wildcards):
     return [ancient(f"resources/{name}/{file}") for file in FETCHED.values()] if name else []
 
 
+@cache
+def asked():
+    """The tables that are asked for by their file names, by paper; known once the command line has been read."""
+    return tables_asked(workflow.dag_settings.targets, SCALE)
+
+
 def artefacts(paper, name):
-    """A file of every run of a paper."""
-    return [f"{run.folder}/{name}" for run in PLAN.runs_of(paper)]
+    """A file of every run of a paper; of those that its tables need where tables are asked for by their names."""
+    return [f"{folder}/{name}" for folder in folders_asked(PLAN, paper, asked(), Path())]
 
 
 def shown(kind, pattern, papers=tuple(PLAN.papers)):

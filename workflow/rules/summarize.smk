@@ -19,7 +19,7 @@ rule index:
         mem_mb=1000,
         runtime=10,
     params:
-        cells=lambda wildcards: [cell.row() for cell in PLAN.cells_of(wildcards.paper)],
+        cells=lambda wildcards: [cell.row() for cell in cells_asked(PLAN, wildcards.paper, asked(), Path())],
     message:
         "index the cells of {wildcards.paper} at scale {wildcards.scale}"
     script:
