@@ -1,0 +1,52 @@
+"""A cell: one place of a paper's table, what must be known where its number stands, and the run that fills it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedbayes.plan.run import Run
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One place of a paper's table at one scale and seed, and the run that fills it."""
+
+    paper: str
+    experiment: str
+    setting: str
+    variant: str
+    method: str
+    preset: str
+    scale: str
+    seed: int
+    run: Run = field(hash=False)
+    dataset_title: str = ""
+    stand_in_for: str = ""
+    marks: str = ""  # what must be known of the method's fields wherever the number stands
+    reduction: str = ""
+    published_table: str = ""
+    published_dataset: str = ""
+    published_setting: str = ""
+    published_condition: str = "clean"  # what the number beside the printed one is tested on
+    baseline: str = ""  # folder of the run that relative metrics compare with
+    outsiders: str = ""  # dataset of unknown classes that the global model is shown in the evaluation
+    outsiders_title: str = ""
+    outsiders_stand_in_for: str = ""
+    experiment_title: str = ""
+    setting_title: str = ""
+    own_table: str = ""  # file name of the table it stands in where the paper prints none
+
+    def row(self) -> dict[str, Any]:
+        """The cell as a row of `results/<scale>/index/<paper>.csv`."""
+        flat = {k: v for k, v in self.__dict__.items() if k != "run"}
+        window = self.run.spec["protocol"]["window"]
+        return flat | {
+            "run": self.run.id,
+            "folder": self.run.folder,
+            "dataset": self.run.dataset,
+            "method_file": self.run.method,
+            "window_first": window[0],
+            "window_last": window[1],
+            "rounds": self.run.spec["training"]["rounds"],
+        }
