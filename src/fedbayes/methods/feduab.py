@@ -45,6 +45,7 @@ from fedbayes.federation import rng
 from fedbayes.federation.contract import Batch, Cohort, Facts, Key, Method, Phase, Visit
 from fedbayes.models.network import Network, levels
 from fedbayes.parts.average import Weighting, shares
+from fedbayes.parts.draws import for_each_draw
 from fedbayes.parts.sharing import Layers, part, sharing
 from fedbayes.parts.weights import Meter, dtype_of, new_meter
 from fedbayes.reading import ConfigError
@@ -181,7 +182,10 @@ def build(config: Config, network: Network) -> Method:
                 layer = plain({n: q.mu[n] + sigma[n] * noise(stream, i, q.mu[n]) for i, n in enumerate(names)})
             return F.softmax(network.apply(layer, x), dim=-1)
 
-        return torch.vmap(forward)(rng.streams(key, config.draws))
+        streams = rng.streams(key, config.draws)
+        if config.prediction == "local":
+            return torch.vmap(forward)(streams)  # draws share their weights
+        return for_each_draw(forward, streams, network)
 
     fine_tuned = Visit(begin, (Phase(step),), lambda work: {"pm": work.q})
     return Method(

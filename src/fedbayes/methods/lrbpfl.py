@@ -57,6 +57,7 @@ from fedbayes.federation.contract import Batch, Facts, Feed, Key, Method, Phase,
 from fedbayes.models.network import Network
 from fedbayes.optim import OptimiserState, optimiser
 from fedbayes.parts.average import Weighting
+from fedbayes.parts.draws import for_each_draw
 from fedbayes.parts.one_model import OneModel, Server
 from fedbayes.parts.weights import Meter, dtype_of, new_meter
 from fedbayes.tensors import Params
@@ -244,10 +245,7 @@ def build(config: Config, network: Network) -> Method:
                 masks[layer] = LowRank(parts[f"{layer}.left"] * own, parts[f"{layer}.right"])
             return network.apply(masked(weights, masks), x)
 
-        if network.kind == "conv" and x.device.type == "cpu":
-            # A draw at a time: side by side, the CPU's convolutions with unequal weights are slower.
-            return torch.stack([forward(stream) for stream in rng.streams(key, config.draws)])
-        return torch.vmap(forward)(rng.streams(key, config.draws))
+        return for_each_draw(forward, rng.streams(key, config.draws), network)
 
     def free_energy(weights: Params, mask: Mask, work: Work, batch: Batch, key: Key) -> tuple[Tensor, Tensor]:
         """F_k on a batch (Eqs. 4-6), or F_k / n_k, with the penalty on the gates; and the batch's mean loss."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -21,6 +20,7 @@ from fedbayes.federation import rng
 from fedbayes.federation.contract import Batch, Key
 from fedbayes.models.network import Network
 from fedbayes.optim import AdamState
+from fedbayes.parts.draws import for_each_draw
 
 
 class Moments(NamedTuple):
@@ -57,7 +57,7 @@ def drawn_probabilities(
     def forward(vector: Tensor) -> Tensor:
         return F.softmax(network.apply(plain(unflatten(vector, layout)), x), dim=-1)
 
-    return torch.vmap(forward)(weights)
+    return for_each_draw(forward, weights, network)
 
 
 def likelihood_gradient(
@@ -84,5 +84,5 @@ def likelihood_gradient(
         # No axis of draws to carry along, and under `loop` none to convolve over.
         grad, value = grad_and_value(nll)(weights[0])
         return Spread(grad, grad * noise[0]), value
-    grads, values = torch.vmap(grad_and_value(nll))(weights)
+    grads, values = for_each_draw(grad_and_value(nll), weights, network)
     return Spread(grads.mean(0), (grads * noise).mean(0)), values.mean(0)
