@@ -17,6 +17,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    JsonValue,
     NonNegativeInt,
     PositiveInt,
     SerializerFunctionWrapHandler,
@@ -52,6 +53,11 @@ OWN_TABLE = "ours-"
 
 class MethodConfig(Record):
     """Base of every method's `Config`: the fields that change its numbers, each with its symbol and source."""
+
+
+# For a field that a method gets once there are runs of it: `Field("as before", json_schema_extra=LATER, ...)`. At its
+# default it is no part of a run's name, so what ran before keeps its own.
+LATER: dict[str, JsonValue] = {"later": True}
 
 
 class NetworkConfig(Record):

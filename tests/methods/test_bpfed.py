@@ -13,9 +13,12 @@ import plain_loop
 import toy
 from agreement import assert_same, preset
 from fedbayes.bayes.gaussian import Gaussian, inverse_softplus
+from fedbayes.federation import trees
+from fedbayes.federation.contract import Batch, Facts
 from fedbayes.federation.loop import Federation, advance, start
 
 BODY, HEAD = slice(0, 15), slice(15, 33)
+OWN = ("head.weight", "head.bias")
 
 
 class Bnn:
@@ -133,17 +136,20 @@ def test_three_rounds_against_torchs_optimisers_and_distributions(
             assert_same(Gaussian(*(v[number] for v in state.clients.personal)), own, atol=atol)
 
 
-def test_silent_it_is_fedper() -> None:
+@pytest.mark.parametrize(
+    ("turns", "moving"), [("together", (plain_loop.BODY + OWN,)), ("head-then-body", (OWN, plain_loop.BODY))]
+)
+def test_silent_it_is_fedper_and_in_turns_fedrep(turns: str, moving: tuple[tuple[str, ...], ...]) -> None:
     fields = preset(
         "bpfed", "paper", noise_std=0.0, kl_weight=0.0, likelihood="mean", reading="alternating", optimiser="gd",
-        lr=0.1, weighting="samples",
+        lr=0.1, weighting="samples", turns=turns,
     )  # fmt: skip
     federation = toy.federation("bpfed", fields)
     server = start(federation).server
     whole = weights(torch.cat([server.body.mu, server.head.mu]))
     _, clients = plain_loop.partly_shared(
         federation, whole, 3, plain_loop.BODY,
-        lambda data, client, own: [own.step(data.next(client), tuple(whole)) for _ in range(3)],  # type: ignore[arg-type, return-value]
+        lambda data, client, own: [own.step(data.next(client), names) for names in moving for _ in range(3)],  # type: ignore[arg-type, return-value]
         lambda ws: torch.optim.SGD(ws, lr=0.1),
     )  # fmt: skip
     state = toy.after(federation, 3)
@@ -151,6 +157,25 @@ def test_silent_it_is_fedper() -> None:
         expected = torch.cat([own["head.weight"].flatten(), own["head.bias"]])
         torch.testing.assert_close(state.clients.head.mu[number], expected, rtol=0, atol=1e-11)
     torch.testing.assert_close(state.clients.head.rho[0], server.head.rho, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("reading", ["localized", "alternating"])
+def test_what_has_no_turn_stays_where_it_is(reading: str) -> None:
+    # Adam moves by its moments even where a gradient is 0.
+    federation = toy.federation("bpfed", preset("bpfed", "paper", reading=reading, turns="head-then-body"))
+    state, method, data = start(federation), federation.method, federation.data
+    facts = Facts(*(v[0] for v in data.facts(torch.arange(3), 0, federation.feed)))
+    client = trees.take(state.clients, 0)
+    work = method.train.begin(method.send(state.server, facts.id), client, facts, torch.tensor(0))
+    batch = Batch(data.inputs[:4], data.labels[:4], torch.ones(4, dtype=torch.float64))
+    for phase, still, moved in zip(method.train.phases, (BODY, HEAD), (HEAD, BODY), strict=True):
+        before = work
+        with torch.no_grad():
+            for t in range(3):
+                work = phase.step(work, batch, torch.tensor(t))
+        for old, new in ((before.q, work.q), (before.bar, work.bar)):
+            for a, b in zip(old, new, strict=True):
+                assert torch.equal(a[still], b[still]) and bool((a[moved] != b[moved]).any())
 
 
 @pytest.mark.parametrize("reading", ["localized", "alternating"])

@@ -39,6 +39,7 @@ SHORTER: dict[tuple[str, str], dict[str, Any]] = {
     ("selffl", "algorithm-2"): {"converge_steps": 60},
     ("selffl", "synthetic"): {"max_steps": 60},
     ("fedpop", "bpfed"): {"steps": 3, "inner_steps": 2},
+    ("fedpop", "mended"): {"steps": 3, "inner_steps": 2},
 }
 # The server adds up clients in another order; Adam makes more of the last digit where a gradient is nearly 0.
 ROUNDING = 1e-6

@@ -41,7 +41,8 @@ CASES: list[tuple[str, dict[str, Any], Cost]] = [
     ("fedbe", preset("fedbe", "paper", epochs=1), Cost(W, W, 0, 1)),
     # The prior is a mean for each number of the head and one rho; the chain so far is kept in five sums and its length.
     ("fedpop", preset("fedpop", "paper", steps=STEPS, burn_in=1), Cost(W + 1, W + 1, 5 * HEAD + 5 * HEAD + 1, 1)),
-    ("fedpop", preset("fedpop", "bpfed", steps=STEPS, optimiser_state="fresh"), Cost(BODY, BODY, 2 * HEAD, 5)),
+    ("fedpop", preset("fedpop", "mended", steps=STEPS, optimiser_state="fresh"), Cost(BODY, BODY, 2 * HEAD, 5)),
+    ("fedpop", preset("fedpop", "bpfed", steps=STEPS, optimiser_state="fresh"), Cost(BODY, BODY, BODY + 2 * HEAD, 5)),
     ("fedprox", preset("fedprox", "paper"), Cost(W, W, 0, 1)),
     ("ditto", preset("ditto", "paper"), Cost(W, W, W, 2)),
     ("perfedavg", preset("perfedavg", "reference"), Cost(W, W, 0, 2)),

@@ -94,6 +94,17 @@ def test_a_field_that_marks_its_results_is_seen_wherever_the_cell_is() -> None:
     assert set(found.values()) == {("", "", "")}
 
 
+def test_a_field_that_came_later_leaves_the_names_of_runs_before_it_alone(clone: Path) -> None:
+    def fields(**changes: str) -> dict[str, Any]:
+        edit(clone, PAPER, row(method="bpfed", presets=["paper"], set=changes))
+        plan = load_plan({"scale": "smoke", "papers": ["pfedbayes"]}, clone)
+        found: dict[str, Any] = next(cell.run.spec["method"] for cell in plan.cells if cell.method == "FedAvg")
+        return found
+
+    assert fields() == fields(turns="together") and "turns" not in fields()
+    assert fields(turns="head-then-body") == fields() | {"turns": "head-then-body"}
+
+
 def test_a_method_may_train_and_be_tested_in_its_own_way(clone: Path) -> None:
     own = {"training": {"trains": "all"}, "protocol": {"personal": "adapted", "adapt_batches": 3, "models": ["pm"]}}
     edit(clone, PAPER, row(method="fedavg", **own))

@@ -29,10 +29,14 @@ Deviations: [P] is the text, [C] the second author's code hyLiu1994/BPFedMePD@7b
        round (not said in [P]) -> `optimiser_state`.
     8. The server averages mu and sigma with 1 / S [P], mu and rho with n_i / n [C] -> `average`, `weighting`. [C]
        averages heads as well, and sends none: here they stay.
-    9. A newcomer trains its head's Gaussian on the frozen body (Figs. 7-9).
+    9. Both parts move in every step, as in FedPer [P, C]. The text says that taking turns, as FedRep does, is no better
+       and shows no numbers: `turns: head-then-body` takes all batches of a visit for the head on the still body, then
+       as many for the body under that head, each with its copy. Adam's correction of bias counts both turns.
+    10. A newcomer trains its head's Gaussian on the frozen body (Figs. 7-9).
 
 Reduces to: FedPer with the same optimiser and weighting when noise_std and kl_weight are 0, inner_steps is 1, the
-likelihood is the mean, the reading `alternating`, and q begins at the broadcast.
+likelihood is the mean, the reading `alternating`, and q begins at the broadcast; to FedRep with as many epochs of the
+head as of the body when turns are taken besides.
 """
 
 from __future__ import annotations
@@ -46,8 +50,8 @@ from torch import Tensor
 from fedbayes.bayes.aggregation import Aggregation, aggregate
 from fedbayes.bayes.flat import flatten, layout_of
 from fedbayes.bayes.gaussian import Gaussian, Spread, kl_gradient_first, kl_gradient_second, point
-from fedbayes.config import MethodConfig
-from fedbayes.federation import rng
+from fedbayes.config import LATER, MethodConfig
+from fedbayes.federation import rng, trees
 from fedbayes.federation.contract import Batch, Cohort, Facts, Key, Method, Phase, Visit
 from fedbayes.federation.placing import on_device
 from fedbayes.models.network import Network
@@ -84,6 +88,11 @@ class Config(MethodConfig):
     test_draws: PositiveInt = Field(description="Weight samples a prediction averages over.")
     predictor: Literal["drawn", "mean", "localized"] = Field(
         description="The personal model: draws of q, its mean weights, or the copy."
+    )
+    turns: Literal["together", "head-then-body"] = Field(
+        "together",
+        json_schema_extra=LATER,
+        description="Whether head and body move in one step, or one after the other.",
     )
 
     @model_validator(mode="after")
@@ -159,13 +168,23 @@ def build(config: Config, network: Network) -> Method:
         moments = client.moments or (fresh_moments(bar), fresh_moments(bar))
         return Work(q, moments[0], bar, moments[1], bar, facts.size.to(dtype), new_meter(facts, dtype))
 
+    def descended(
+        at: Gaussian, grad: Spread, moments: Moments, rate: Tensor, mask: Tensor | None
+    ) -> tuple[Gaussian, Moments]:
+        """A step of all places, or of those that move: the others, and their moments, stay as they are."""
+        new = descend(at, grad, moments, rate, config.optimiser)
+        if mask is None:
+            return new
+        # Numbers that are no vector are Adam's corrections of bias: they count steps.
+        return trees.each(lambda n, o: torch.where(mask > 0, n, o) if n.dim() else n, new, (at, moments))
+
     def steps(moving: Tensor) -> Phase:
         """A phase in which some places of the vectors move."""
-        moves = on_device(moving)
+        moves, partial = on_device(moving), not bool(moving.all())
 
         def step(work: Work, batch: Batch, key: Key) -> Work:
             """One batch: steps of q on Eq. (10), then one of the copy on Eq. (11)."""
-            (mask,) = moves(batch.x.device)
+            (mask,) = moves(batch.x.device) if partial else (None,)
             q, moments = work.q, work.q_moments
             samples = batch.mask.sum().clamp_min(1)
             scale = (work.size if config.likelihood == "dataset" else torch.ones_like(samples)) / samples
@@ -175,8 +194,8 @@ def build(config: Config, network: Network) -> Method:
                 weights, noise = rng.perturbed(rng.fold(key, inner), *at, config.draws, config.noise_std)
                 slope, nll = likelihood_gradient(weights, config.noise_std * noise, network, layout, batch)
                 pull = pulled(at, prior)
-                total = Spread(*(mask * (scale * g + kl_weight * k) for g, k in zip(slope, pull, strict=True)))
-                q, moments = descend(q, total, moments, lr, config.optimiser)
+                total = Spread(*(scale * g + kl_weight * k for g, k in zip(slope, pull, strict=True)))
+                q, moments = descended(q, total, moments, lr, mask)
             work = work._replace(q=q, q_moments=moments, meter=work.meter.add(nll / samples))
             return follow(work, prior, mask)
 
@@ -192,7 +211,7 @@ def build(config: Config, network: Network) -> Method:
         """Gradient in q of KL(q || p), or of KL(p || q)."""
         return kl_gradient_first(q, p) if config.kl == "forward" else kl_gradient_second(p, q)
 
-    def follow(work: Work, prior: Spread, mask: Tensor) -> Work:
+    def follow(work: Work, prior: Spread, mask: Tensor | None) -> Work:
         """The copy's step: towards q, or of the one model towards the prior."""
         q, bar = (Spread(g.mu, g.sigma) for g in (work.q, work.bar))
         if config.reading == "alternating":
@@ -200,8 +219,8 @@ def build(config: Config, network: Network) -> Method:
         else:
             at = work.bar
             slope = kl_gradient_second(q, bar) if config.kl == "forward" else kl_gradient_first(bar, q)
-        push = Spread(*(mask * kl_weight * g for g in slope))
-        moved, moments = descend(at, push, work.bar_moments, lr_copy, config.optimiser)
+        push = Spread(*(kl_weight * g for g in slope))
+        moved, moments = descended(at, push, work.bar_moments, lr_copy, mask)
         changed = work._replace(bar=moved, bar_moments=moments)
         return changed._replace(q=moved) if config.reading == "alternating" else changed
 
@@ -222,15 +241,18 @@ def build(config: Config, network: Network) -> Method:
         others = {f"pm-{name}": model for name, model in found.items() if name != config.predictor}
         return {"pm": found[config.predictor]} | others
 
-    everywhere = torch.ones(layout.size, dtype=dtype)
+    def only(places: Tensor) -> Phase:
+        return steps(torch.zeros(layout.size, dtype=dtype).index_fill(0, places, 1.0))
+
+    together = (steps(torch.ones(layout.size, dtype=dtype)),)
     return Method(
         init=init,
         join=join,
         send=send,
-        train=Visit(begin, (steps(everywhere),), end),
+        train=Visit(begin, together if config.turns == "together" else (only(head), only(body)), end),
         merge=merge,
         adapt=Visit(begin, (), models),
-        newcomer=Visit(begin, (steps(torch.zeros(layout.size, dtype=dtype).index_fill(0, head, 1.0)),), models),
+        newcomer=Visit(begin, (only(head),), models),
         common=None,
         predict=lambda model, x, key: drawn_probabilities(
             model, x, key, network, layout, config.test_draws, config.noise_std

@@ -22,8 +22,11 @@ Deviations: [P] is the text, [C] the authors' code nkotelevskii/FedPop@5980bfe, 
     4. A step sees all of a client's data [C] or a batch, scaled to all [D] -> `data`.
     5. Predictions average over the last heads of a client's chain [P]; the last one alone [C] -> `heads`.
     6. Step sizes of [P] are not known to us; `step_size` and `lr` of preset `paper` are ours.
-    7. [B] holds the Gaussian head against what it was a batch before; here it is held against N(0, prior_std^2) [D].
-    8. A newcomer runs a chain of its own on the body as it is.
+    7. [B] holds the Gaussian head against what it was a batch before, with the arguments of the KL exchanged
+       -> `prior: previous`.
+    8. In [B] a client trains and tests a network of its own, which the broadcast never reaches: its row is local
+       training -> `body_start: persistent`; presets `bpfed`, and `mended` with the broadcast loaded.
+    9. A newcomer runs a chain of its own on the body as it is.
 
 A visit reports the step size and, for the Langevin chain, how many independent samples the whole chain so far is worth
 (behind the burn-in of each visit): $n (1 - r) / (1 + r)$ with the lag-one autocorrelation $r$, the mean over the head's
@@ -47,7 +50,7 @@ from fedbayes.autodiff import grad_and_value
 from fedbayes.bayes.flat import flatten, layout_of, unflatten
 from fedbayes.bayes.gaussian import Gaussian, inverse_softplus, kl, slope, softplus
 from fedbayes.bayes.layers import plain
-from fedbayes.config import MethodConfig
+from fedbayes.config import LATER, MethodConfig
 from fedbayes.federation import rng
 from fedbayes.federation.contract import Batch, Cohort, Facts, Feed, Key, Method, Phase, Visit
 from fedbayes.models.network import Network
@@ -71,10 +74,17 @@ class Config(MethodConfig):
     burn_in: NonNegativeInt = Field(description="Steps before the shared part looks at the head.")
     data: Literal["full", "batches"] = Field(description="All of a client's data in each step, or a scaled batch.")
     likelihood: Literal["sum", "mean"] = Field(description="Log-likelihood of all samples, or their mean.")
-    prior: Literal["learned", "fixed"] = Field(description="Prior of the heads: learned, or N(0, prior_std^2).")
+    prior: Literal["learned", "fixed", "previous"] = Field(
+        description="Prior of the heads: learned, N(0, prior_std^2), or a Gaussian head as the batch found it."
+    )
     prior_std: float = Field(gt=0, description="Its standard deviation, at the start.")
     prior_weight: float = Field(ge=0, description="Weight of the prior, or of KL(q || prior), in a head's loss.")
     shared: Literal["server", "local"] = Field(description="Who steps the body: the server, or clients before a mean.")
+    body_start: Literal["broadcast", "persistent"] = Field(
+        "broadcast",
+        json_schema_extra=LATER,
+        description="A visit begins with the body that is sent, or with the client's own, as the last visit left it.",
+    )
     shared_optimiser: Literal["sgd", "rmsprop", "adam"] = Field(description="Of the body's steps at a client.")
     lr: float = Field(ge=0, description="Step size of the body.")
     lr_prior: float = Field(ge=0, description="Step size of the prior.")
@@ -90,9 +100,15 @@ class Config(MethodConfig):
         if self.burn_in >= self.steps:
             raise ValueError(f"burn_in: found {self.burn_in}; expected less than the {self.steps} steps")
         if self.personal == "mean-field" and (self.shared == "server" or self.prior == "learned"):
-            raise ValueError("`personal: mean-field` goes with `shared: local` and `prior: fixed`, as BPFed runs it")
+            raise ValueError("`personal: mean-field` goes with `shared: local` and a prior that is not learned")
         if self.shared == "local" and self.prior == "learned":
             raise ValueError("`prior: learned` needs a server that steps it: `shared: server`")
+        if self.prior == "previous" and self.personal != "mean-field":
+            raise ValueError("`prior: previous` is a Gaussian head: `personal: mean-field`")
+        if self.body_start == "persistent" and (self.shared == "server" or self.optimiser_state == "sent"):
+            raise ValueError(
+                "`body_start: persistent` is a body that clients step and keep: `shared: local`, no state sent"
+            )
         if self.shared == "server" and (self.shared_optimiser != "sgd" or self.optimiser_state == "sent"):
             raise ValueError("`shared: server` takes plain steps: `shared_optimiser: sgd` and no state that is sent")
         if self.personal == "adam" and self.noise_std:
@@ -133,11 +149,12 @@ class Up(NamedTuple):
 
 
 class Client(NamedTuple):
-    """The last heads of the chain `[head, number]` (of a Gaussian mu and rho), its sums, optimisers' states."""
+    """The last heads of the chain `[head, number]` (of a Gaussian mu and rho), its sums, optimisers' states, a body."""
 
     heads: Tensor
     chain: Trail | tuple[()]
     optimisers: tuple[OptimiserState, OptimiserState] | tuple[()]
+    body: Params  # of `body_start: persistent`
 
 
 class Trail(NamedTuple):
@@ -193,22 +210,28 @@ def build(config: Config, network: Network) -> Method:
         if config.personal == "mean-field":
             heads = torch.stack([server.head, torch.full_like(server.head, INITIAL_RHO)])
         states = (on_head.start(_named(heads)), on_body.start(server.body)) if config.optimiser_state == "kept" else ()
-        return Client(heads, no_trail(server.head, facts) if config.personal == "langevin" else (), states)
+        chain = no_trail(server.head, facts) if config.personal == "langevin" else ()
+        return Client(heads, chain, states, server.body if config.body_start == "persistent" else {})
 
     def send(server: Server, client: Tensor) -> Down:
         return Down(server.body, server.optimiser, server.prior if config.prior == "learned" else ())
 
     def begin(down: Down, client: Client, facts: Facts, key: Key) -> Work:
-        head_state, body_state = client.optimisers or (on_head.start(_named(client.heads)), on_body.start(down.body))
+        return opened(down, client, facts, client.body or down.body)
+
+    def begin_new(down: Down, client: Client, facts: Facts, key: Key) -> Work:
+        """A newcomer has no body of its own: it takes the broadcast one."""
+        return opened(down, client, facts, down.body)
+
+    def opened(down: Down, client: Client, facts: Facts, body: Params) -> Work:
+        head_state, body_state = client.optimisers or (on_head.start(_named(client.heads)), on_body.start(body))
         if config.optimiser_state == "sent":
             body_state = down.optimiser
         trail = no_trail(client.heads[-1], facts)
         sums = {n: torch.zeros_like(w) for n, w in down.body.items()} if config.shared == "server" else {}
-        prior = down.prior or first_prior(client.heads[-1])
+        prior = Prior(*client.heads) if config.prior == "previous" else down.prior or first_prior(client.heads[-1])
         meter = new_meter(facts, client.heads.dtype)
-        return Work(
-            client.heads, head_state, down.body, body_state, sums, prior, trail, client.chain, facts.size, meter
-        )
+        return Work(client.heads, head_state, body, body_state, sums, prior, trail, client.chain, facts.size, meter)
 
     def potential(both: tuple[Params, Params], work: Work, batch: Batch, key: Key) -> Tensor:
         r"""$U(z, \phi)$, up to constants: the data's and the prior's part."""
@@ -217,7 +240,8 @@ def build(config: Config, network: Network) -> Method:
         if config.personal == "mean-field":
             q = Gaussian(*head["z"])
             z = q.mu + config.noise_std * q.sigma * rng.normal(key, layout.size, q.mu.dtype)
-            rest = kl(q, Gaussian(work.prior.mu, work.prior.rho.expand_as(q.rho)))
+            p = Gaussian(work.prior.mu, work.prior.rho.expand_as(q.rho))
+            rest = kl(p, q) if config.prior == "previous" else kl(q, p)
         else:
             z = head["z"][-1]
             rest = 0.5 * ((z - work.prior.mu) / softplus(work.prior.rho)).square().sum()
@@ -230,6 +254,8 @@ def build(config: Config, network: Network) -> Method:
         """Steps of a visit, within the burn-in or behind it; `alone` leaves the body as it is."""
 
         def some(work: Work, batch: Batch, key: Key) -> Work:
+            if config.prior == "previous":
+                work = work._replace(prior=Prior(*work.heads))
             for inner in range(config.inner_steps):
                 work = one(work, batch, key if config.inner_steps == 1 else rng.fold(key, inner))
             return work
@@ -279,7 +305,7 @@ def build(config: Config, network: Network) -> Method:
         if work.chain:
             info["effective_samples"] = effective_samples(work.chain)
         states = (work.head_state, work.body_state) if config.optimiser_state == "kept" else ()
-        client = Client(work.heads, work.chain, states)
+        client = Client(work.heads, work.chain, states, work.body if config.body_start == "persistent" else {})
         if config.shared == "local":
             return client, Up(work.body, work.body_state if config.optimiser_state == "sent" else {}, ()), info
         mean = {n: g / count for n, g in work.slope.items()}
@@ -322,7 +348,7 @@ def build(config: Config, network: Network) -> Method:
         train=Visit(begin, phases(), end),
         merge=merge,
         adapt=Visit(begin, (), models),
-        newcomer=Visit(begin, phases(alone=True), models),
+        newcomer=Visit(begin_new, phases(alone=True), models),
         common=None,
         predict=predict,
         freezes_shared=True,

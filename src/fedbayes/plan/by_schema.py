@@ -31,11 +31,17 @@ def method_of(known: Known, where: Where, preset: str, changes: dict[str, Any]) 
     presets = known.presets_of(name)
     if preset not in presets:
         raise complain(where.file, f"{at}.presets", "unknown preset: " + choice(preset, presets))
-    return {"name": name} | fill(methods[name], presets[preset] | changes, where.file, f"{at}.set")
+    filled = fill(methods[name], presets[preset] | changes, where.file, f"{at}.set")
+    return {"name": name} | _named(methods[name]["properties"], filled)
+
+
+def _named(fields: dict[str, Any], filled: dict[str, Any]) -> dict[str, Any]:
+    """Without the fields that came later and say what was so before: runs of that time keep their names."""
+    return {k: v for k, v in filled.items() if not (fields[k].get("later") and v == fields[k]["default"])}
 
 
 def marks_of(known: Known, method: dict[str, Any]) -> str:
     """Values of a method's fields whose schema says that they mark a result: `adapted on test data`."""
     fields = known.schema["methods"][method["name"]]["properties"]
-    found = [field.get("marks", {}).get(str(method[name])) for name, field in fields.items()]
+    found = [field["marks"].get(str(method[name])) for name, field in fields.items() if "marks" in field]
     return ", ".join(filter(None, found))
