@@ -57,7 +57,20 @@ def test_three_clients_are_held_out_in_turn() -> None:
     assert held == {"": [0], "second client new": [1], "third client new": [2]}
     for variant in held:
         own = {(cell.setting.split("-new")[0], cell.method) for cell in cells if cell.variant == variant}
-        assert len(own) == 6 * 5 + 4 * (variant == ""), "FedAvg is in no figure"
+        assert len(own) == 6 * 5 + (4 + 6) * (variant == ""), "FedAvg and local training are in no figure"
+
+
+def test_of_the_drawn_clients_alone_train_those_that_bpfed_s_code_lets_train() -> None:
+    cells = [cell for cell in cells_of("bpfed") if cell.published_dataset == "CIFAR-10"]
+    trains = {(cell.method, cell.run.spec["training"]["trains"]) for cell in cells}
+    everybody = {"FedPer", "FedRep", "LG-FedAvg", "pFedMe"}
+    assert trains == {(method, "all" if method in everybody else "selected") for method, _ in trains}
+
+
+def test_a_tenth_of_the_writers_is_active() -> None:
+    cells = [cell for cell in cells_of("selffl") if cell.experiment == "femnist"]
+    active = {cell.setting: cell.run.spec["training"]["clients_per_round"] for cell in cells}
+    assert active == {"femnist-power-law": 20, "femnist-power-law-5": 20, "writers": 83, "leaf": 355}
 
 
 @pytest.mark.parametrize("dataset", ["MNIST", "FMNIST", "CIFAR-10"])
