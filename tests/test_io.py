@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,37 @@ def test_equal_tensors_are_stored_once_and_read_under_every_name(tmp_path: Path)
     # shaped's bytes are best's, but it has another shape.
     expected = {"best": 4000, "shaped": 4000, "nearly": 4000, "zero": 36, "minus": 36, "nan": 36}
     assert stored_bytes(tmp_path / "state") == expected
+
+
+def test_parts_of_one_tensor_are_written_as_they_are(tmp_path: Path) -> None:
+    whole = torch.arange(12.0)
+    state = {"whole": whole, "part": whole[4:8], "turned": whole.view(3, 4).T, "alone": torch.arange(9.0)[2:5]}
+    write_state(tmp_path / "state", state)
+    found = read_state(tmp_path / "state")
+    assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
+
+
+MEASURED = """
+import sys, torch
+from pathlib import Path
+from fedbayes.io import read_state, write_state
+from fedbayes.runs.memory import peak_resident
+file, size = Path(sys.argv[1]), 2**24
+state = {str(n): torch.full((size,), float(n)) for n in range(4)}
+before = peak_resident()
+write_state(file, state)
+written = peak_resident()
+del state
+read_state(file)
+print(written - before, peak_resident() - written)
+"""
+
+
+def test_a_large_state_is_written_and_read_without_copies_of_the_whole(tmp_path: Path) -> None:
+    run = [sys.executable, "-c", MEASURED, str(tmp_path / "state")]
+    writing, reading = map(float, subprocess.run(run, check=True, capture_output=True, text=True).stdout.split())
+    # 256 MB in four tensors: each copy of the whole would be as much again. What is read stands beside its file's pages.
+    assert writing < 64 and reading < 320
 
 
 def test_files_of_before_are_read(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,14 +104,20 @@ def write_state(path: Path, tensors: Mapping[str, Tensor], about: str = "") -> N
     of another model. Which names share one stands in the file's header beside `about`, as one text, because the format
     writes several in an order of its own choosing.
     """
-    from safetensors.torch import save
+    from safetensors.torch import save_file
 
     contiguous = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
     same = _repeated(contiguous)
-    # Cloned, because two names may hold parts of one tensor and the format refuses to share.
-    own = {name: tensor.clone() for name, tensor in contiguous.items() if name not in same}
+    own = _unshared({name: tensor for name, tensor in contiguous.items() if name not in same})
     with replacing(path) as part:
-        part.write_bytes(save(own, {"fedbayes": json.dumps({"about": about, "same": same})}))
+        # From where they lie: the clients of a large federation are gigabytes, and so would be each copy of them.
+        save_file(own, part, {"fedbayes": json.dumps({"about": about, "same": same})})
+
+
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors, each with memory of its own: two names may hold parts of one, and the format refuses to share."""
+    holders = Counter(tensor.untyped_storage().data_ptr() for tensor in tensors.values())
+    return {n: t.clone() if holders[t.untyped_storage().data_ptr()] > 1 else t for n, t in tensors.items()}
 
 
 def _repeated(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -132,11 +139,14 @@ def _repeated(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 
 def read_state(path: Path) -> dict[str, Tensor]:
     """Read named tensors."""
-    from safetensors.torch import load
+    from safetensors import safe_open
 
     text = _header(path).get("__metadata__", {}).get("fedbayes", "")
     same = json.loads(text)["same"] if text.startswith("{") else {}  # older files have `about` alone
-    tensors = load(path.read_bytes())
+    with safe_open(path, framework="pt") as stored:
+        names = stored.keys()
+        # Cloned, because what is read may be the file itself, which a later checkpoint takes the place of.
+        tensors = {name: stored.get_tensor(name).clone() for name in names}
     return tensors | {name: tensors[first] for name, first in same.items()}
 
 

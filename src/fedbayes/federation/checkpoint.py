@@ -92,7 +92,8 @@ def _newest_first(folder: Path) -> list[Path]:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _seal(content: Mapping[str, Any]) -> str:
