@@ -65,7 +65,8 @@ print(written - before, peak_resident() - written)
 def test_a_large_state_is_written_and_read_without_copies_of_the_whole(tmp_path: Path) -> None:
     run = [sys.executable, "-c", MEASURED, str(tmp_path / "state")]
     writing, reading = map(float, subprocess.run(run, check=True, capture_output=True, text=True).stdout.split())
-    # 256 MB in four tensors: each copy of the whole would be as much again. What is read stands beside its file's pages.
+    # 256 MB in four tensors: each copy of the whole would be as much again.
+    # What is read stands beside the pages of its file.
     assert writing < 64 and reading < 320
 
 
