@@ -8,14 +8,19 @@ import torch
 import toy
 from fedbayes.federation.loop import Federation
 
-# What takes longest comes first, so that two processes end at about the same time.
-FIRST = ("tests/slurm", "tests/workflow", "tests/tracking")
+# What takes longest comes first, so that all processes end at about the same time.
+FIRST = ("tests/slurm/", "tests/workflow/test_papers.py", "tests/workflow/", "tests/tracking/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order files: tests are shared out by file, because a file's fixtures are made once in each process."""
-    places = {name: place for place, name in enumerate(FIRST)}
-    items.sort(key=lambda item: places.get("/".join(item.nodeid.split("/")[:2]), len(FIRST)))
+    """Order files and share tests out by file, because a file's fixtures are made once in each process.
+
+    What carries the mark `apart` has no fixture that others share, and takes minutes: a process need not take all of it.
+    """
+    items.sort(key=lambda item: next((n for n, name in enumerate(FIRST) if item.nodeid.startswith(name)), len(FIRST)))
+    for item in items:
+        own = item.get_closest_marker("apart") is not None
+        item.add_marker(pytest.mark.xdist_group(item.nodeid if own else item.nodeid.split("::")[0]))
 
 
 @pytest.fixture(autouse=True)
