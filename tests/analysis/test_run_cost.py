@@ -20,7 +20,12 @@ SPEC = {
     "training": {"rounds": 5, "clients_per_round": 10, "trains": "selected"},
     "protocol": {"every": 2},
 }
-RECORD: dict[str, Any] = {"spec": SPEC, "floats": {"down": 300, "up": 100, "kept": 7}, "round_ended": [], "steps": [20.0]}
+RECORD: dict[str, Any] = {
+    "spec": SPEC,
+    "floats": {"down": 300, "up": 100, "kept": 7},
+    "round_ended": [],
+    "steps": [20.0],
+}
 SIZED = pd.DataFrame([("last", 5, "cost", "clean", -1, 0, "weights", 330.0)], columns=list(EVALUATION_COLUMNS))
 HEADER = "paper,table,dataset,setting,method,metric,value,std,doubtful,note"
 

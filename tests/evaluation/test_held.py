@@ -13,9 +13,9 @@ from fedbayes.federation.loop import start
 
 W, BODY, HEAD = 33, 15, 18
 BIASES = 5 + 3
-# Two factors of rank 8 for each layer, each number with a mean and a rho; gates, and which ranks are left.
 # Features and labels of the first client's seven samples; the chains' variables, (3 - 1) x 30 x 7, are no part of it.
 SAMPLES = 7 * (5 + 1)
+# Two factors of rank 8 for each layer, each number with a mean and a rho; gates, and which ranks are left.
 MASKS = 2 * 8 * ((5 + 2) + (3 + 5)) + 2 * 2 * 8
 
 
