@@ -157,3 +157,20 @@ def test_all_clients_of_lrbpfls_pfedme_train_in_a_variant_of_tables_2_and_5() ->
     for key, run in everyone.items():
         assert (run.spec["training"]["trains"], selected[key].spec["training"]["trains"]) == ("all", "selected")
         assert without(run, "training", "trains") == without(selected[key], "training", "trains")
+
+
+def test_each_of_feduabs_ablations_on_cifar10_exchanges_one_field_of_its_table() -> None:
+    cells = cells_of("feduab")
+    runs = {cell.method: cell.run for cell in cells if cell.experiment == "ablations-cifar10"}
+    own = runs.pop("FedUAB-5")
+    assert own.id in {cell.run.id for cell in cells if cell.published_table == "Table6"}
+    assert own.spec["network"]["channels"], "a network with convolutions"
+    fields = {
+        "averaged rho": "aggregation",
+        "equal variances": "variance_reduction",
+        "weights drawn to predict": "prediction",
+    }
+    assert runs.keys() == fields.keys()
+    for method, field in fields.items():
+        assert without(runs[method], "method", field) == without(own, "method", field)
+        assert runs[method].spec["method"][field] != own.spec["method"][field]
