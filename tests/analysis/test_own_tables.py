@@ -54,6 +54,7 @@ def test_file_names_are_those_of_experiments_that_run() -> None:
     assert [key for key in full_plan("feduab").shown("feduab", "Table") if key.startswith("ours")] == [
         "ours-participation",
         "ours-ablations",
+        "ours-ablations-cifar10",
     ]
     smoke = make_plan(papers=["lrbpfl"]).shown("lrbpfl", "Table")
     assert "ours-new-clients" in smoke and "ours-noisy-reference" not in smoke

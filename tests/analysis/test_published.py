@@ -70,3 +70,14 @@ def test_every_row_of_the_project_is_read_once() -> None:
     assert not set(rows["metric"]) & (worked_out | also)
     accuracies = rows[rows["metric"].str.contains("acc")]["value"]
     assert accuracies.between(0.09, 1.0).all()
+
+
+def test_calibration_in_lrbpfl_is_a_mean_over_clients_and_in_bpfed_pooled() -> None:
+    assert {MEANINGS[name].scope for name in ("ECE", "MCE", "A-ECE")} == {"mean"}
+    assert {MEANINGS[name].scope for name in ("ECE_pct", "MCE_pct", "ECE_PM", "ECE_GM")} == {"pooled"}
+    rows = read_published(FILE)
+    assert set(rows.loc[rows["metric"].isin(["ECE", "MCE"]), "paper"]) == {"LR-BPFL"}
+    # Why: Table 2 prints of the paper's own method what Tables 4 and 6 call the average over clients.
+    own = rows[rows["method"] == "LR-BPFL"].set_index(["table", "metric", "setting"])["value"].sort_index()
+    for table in ("Table4", "Table6"):
+        assert (own["Table2", "ECE"] - own[table, "A-ECE"]).abs().max() == pytest.approx(0.001)

@@ -16,13 +16,16 @@ from fedbayes.analysis.tables import make_table
 from fedbayes.analysis.verdict import DERIVED
 from fedbayes.io import EVALUATION_COLUMNS
 
-LOCAL = {"batch": 32, "amount": 20, "unit": "batches", "order": "iid"}
 SPEC = {
     "training": {"rounds": 5, "clients_per_round": 10, "trains": "selected"},
-    "local": LOCAL,
     "protocol": {"every": 2},
 }
-RECORD: dict[str, Any] = {"spec": SPEC, "floats": {"down": 300, "up": 100, "kept": 7}, "round_ended": []}
+RECORD: dict[str, Any] = {
+    "spec": SPEC,
+    "floats": {"down": 300, "up": 100, "kept": 7},
+    "round_ended": [],
+    "steps": [20.0],
+}
 SIZED = pd.DataFrame([("last", 5, "cost", "clean", -1, 0, "weights", 330.0)], columns=list(EVALUATION_COLUMNS))
 HEADER = "paper,table,dataset,setting,method,metric,value,std,doubtful,note"
 
@@ -39,10 +42,28 @@ def test_costs_by_hand() -> None:
     assert found == {"bytes": 400.0, "weights": 330.0, "seconds_per_round": 4.0, "seconds_per_update": 0.02}
 
 
-def test_epochs_and_rounds_in_which_all_train_have_no_update_to_count() -> None:
-    for change in ({"local": LOCAL | {"unit": "epochs"}}, {"training": SPEC["training"] | {"trains": "all"}}):
-        found = costs(RECORD | {"round_seconds": [1.0, 4.0], "spec": SPEC | change})
+@pytest.mark.parametrize(
+    ("steps", "update"),
+    [
+        ([1.0], 0.4),  # pFedGP: one step on all data
+        ([20.0, 20.0], 0.02),  # LR-BPFL `paper`: a mask step and a W step
+        ([20.0, 1.0], 0.02),  # `one-w-step`: a mask step and a twentieth of a W step
+        ([15.0, 1.0], 4 / 150),  # `reference`
+        ([2.5], 0.16),  # epochs of clients of unequal size, on average
+    ],
+)
+def test_an_update_is_a_step_of_the_longest_phase(steps: list[float], update: float) -> None:
+    # 4 s for 10 clients.
+    assert costs(RECORD | {"round_seconds": [1.0, 4.0], "steps": steps})["seconds_per_update"] == pytest.approx(update)
+
+
+def test_rounds_in_which_all_train_and_records_without_steps_have_no_update_to_count() -> None:
+    all_train = {"spec": SPEC | {"training": SPEC["training"] | {"trains": "all"}}}
+    for change in (all_train, {"steps": []}):
+        found = costs(RECORD | {"round_seconds": [1.0, 4.0]} | change)
         assert found["seconds_per_round"] == 4.0 and "seconds_per_update" not in found
+    unknown = {name: value for name, value in RECORD.items() if name != "steps"}
+    assert "seconds_per_update" not in costs(unknown | {"round_seconds": [1.0, 4.0]})
 
 
 def test_records_without_seconds_of_rounds_tell_them_by_rounds_without_a_test() -> None:

@@ -13,6 +13,8 @@ from fedbayes.federation.loop import start
 
 W, BODY, HEAD = 33, 15, 18
 BIASES = 5 + 3
+# Features and labels of the first client's seven samples; the chains' variables, (3 - 1) x 30 x 7, are no part of it.
+SAMPLES = 7 * (5 + 1)
 # Two factors of rank 8 for each layer, each number with a mean and a rho; gates, and which ranks are left.
 MASKS = 2 * 8 * ((5 + 2) + (3 + 5)) + 2 * 2 * 8
 
@@ -26,6 +28,7 @@ MASKS = 2 * 8 * ((5 + 2) + (3 + 5)) + 2 * 2 * 8
         ("feduab", preset("feduab", "paper"), 2 * W),
         ("metavd", preset("metavd", "all-layers", hidden=4), 2 * W - BIASES),
         ("lrbpfl", preset("lrbpfl", "paper"), W + MASKS),
+        ("pfedgp", preset("pfedgp", "paper"), BODY + SAMPLES),
         ("fedpop", preset("fedpop", "paper", steps=6), BODY + 5 * HEAD),
     ],
 )

@@ -86,6 +86,26 @@ def test_the_cost_table(method: str, fields: dict[str, Any], cost: Cost, lift: A
     assert report.gradients == STEPS * cost.gradients
 
 
+@pytest.mark.parametrize(
+    ("method", "fields", "steps"),
+    [
+        ("fedavg", toy.FEDAVG, (STEPS,)),
+        ("lrbpfl", preset("lrbpfl", "paper"), (STEPS, STEPS)),
+        ("lrbpfl", preset("lrbpfl", "one-w-step"), (STEPS, 1)),
+        ("lrbpfl", preset("lrbpfl", "reference"), (15, 1)),
+        ("lrbpfl", preset("lrbpfl", "joint"), (STEPS,)),
+        ("pfedgp", preset("pfedgp", "paper"), (1,)),
+        ("fedrep", preset("fedrep", "paper"), (3 * 10, 3 * 1)),
+    ],
+)
+@pytest.mark.parametrize("lift", ["vmap", "loop"])
+def test_steps_are_counted_in_each_phase_of_a_visit(
+    method: str, fields: dict[str, Any], steps: tuple[int, ...], lift: Any
+) -> None:
+    federation = toy.federation(method, fields, sizes=(12, 12, 12), lift=lift)
+    assert advance(federation, start(federation))[1].steps == steps
+
+
 def test_fedreps_epochs_are_counted_as_they_are_taken() -> None:
     # 12 samples are three batches of four: ten epochs of the head and one of the body.
     federation = toy.federation("fedrep", preset("fedrep", "paper"), sizes=(12, 12))
@@ -94,7 +114,8 @@ def test_fedreps_epochs_are_counted_as_they_are_taken() -> None:
 
 def test_unequal_clients_count_what_each_takes() -> None:
     federation = toy.federation(sizes=(4, 12), feed=Feed(4, 2, "epochs"))
-    assert advance(federation, start(federation))[1].gradients == (2 + 6) / 2
+    report = advance(federation, start(federation))[1]
+    assert (report.gradients, report.steps) == ((2 + 6) / 2, ((2 + 6) / 2,))
 
 
 def test_algorithm_2_uploads_two_models() -> None:

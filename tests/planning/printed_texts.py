@@ -204,6 +204,7 @@ VARIANTS: dict[str, Expected] = {
     "adapted on test data": {"method.adapt_on": "test"},
     "PFLlib's random shares": {"split.holders": "ceil", "split.shares": "random"},
     "PFLlib's slots": {"split.holders": "ceil"},
+    "all clients train": {"training.trains": "all"},
     "2 % at the server": {"split.server_share": 0.02},
     "concentrations on a grid": {"split.concentration": "grid"},
     "titles instead of articles": {"dataset": "cnews-titles"},

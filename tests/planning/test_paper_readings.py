@@ -123,3 +123,67 @@ def test_more_clients_a_round_is_all_that_differs_from_table_8() -> None:
         assert without(run, "training", "clients_per_round") == without(printed, "training", "clients_per_round")
     assert shares == {(n, law, k) for n in ("all", "small") for law in ("dirichlet", "only2") for k in ("50", "100")}
     assert {method for _, _, method in more} == {"FedUAB-5", "BPFed"}
+
+
+def test_a_penalty_per_sample_is_the_printed_one_times_a_client_s_samples() -> None:
+    runs = {
+        (cell.setting, cell.preset): cell.run
+        for cell in cells_of("lrbpfl")
+        if (cell.experiment, cell.method) == ("table4", "LR-BPFL")
+    }
+    for setting in ("2of10-train10", "5of10-train10", "5of100-train10"):
+        printed, scaled = runs[setting, "paper"], runs[setting, "penalty-per-sample"]
+        assert without(scaled, "method", "penalty") == without(printed, "method", "penalty")
+        # 60,000 images, of CIFAR-100 on average.
+        samples = 60_000 / printed.spec["split"]["clients"] * printed.spec["split"]["train_share"]
+        assert scaled.spec["method"]["penalty"] == pytest.approx(printed.spec["method"]["penalty"] * samples)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "adaptive", "fields"),
+    [
+        ("fixed-rank", "paper", ("gate", "penalty", "threshold")),
+        ("kept-fixed-rank", "kept-masks", ("gate", "penalty", "threshold")),
+        ("reference", "reference-adaptive", ("gate", "penalty")),
+    ],
+)
+def test_table_4_has_pairs_that_differ_in_the_gates_alone(fixed: str, adaptive: str, fields: tuple[str, ...]) -> None:
+    runs = {
+        (cell.method, cell.preset): cell.run
+        for cell in cells_of("lrbpfl")
+        if (cell.experiment, cell.setting) == ("table4", "5of10-train10")
+    }
+    without_gates, with_gates = runs["LR-BPFL w/o ARS", fixed], runs["LR-BPFL", adaptive]
+    assert without(without_gates, "method", *fields) == without(with_gates, "method", *fields)
+    assert without_gates.spec["method"]["gate"] == "none" != with_gates.spec["method"]["gate"]
+
+
+def test_all_clients_of_lrbpfls_pfedme_train_in_a_variant_of_tables_2_and_5() -> None:
+    cells = [cell for cell in cells_of("lrbpfl") if cell.method == "pFedMe" and cell.experiment in ("table2", "table5")]
+    everyone = {(cell.experiment, cell.preset): cell.run for cell in cells if cell.variant == "all clients train"}
+    selected = {
+        (cell.experiment, cell.preset): cell.run
+        for cell in cells
+        if (cell.setting, cell.variant) == ("5of10-train10", "")
+    }
+    assert everyone.keys() == selected.keys() and len({run.id for run in everyone.values()}) == 2
+    for key, run in everyone.items():
+        assert (run.spec["training"]["trains"], selected[key].spec["training"]["trains"]) == ("all", "selected")
+        assert without(run, "training", "trains") == without(selected[key], "training", "trains")
+
+
+def test_each_of_feduabs_ablations_on_cifar10_exchanges_one_field_of_its_table() -> None:
+    cells = cells_of("feduab")
+    runs = {cell.method: cell.run for cell in cells if cell.experiment == "ablations-cifar10"}
+    own = runs.pop("FedUAB-5")
+    assert own.id in {cell.run.id for cell in cells if cell.published_table == "Table6"}
+    assert own.spec["network"]["channels"], "a network with convolutions"
+    fields = {
+        "averaged rho": "aggregation",
+        "equal variances": "variance_reduction",
+        "weights drawn to predict": "prediction",
+    }
+    assert runs.keys() == fields.keys()
+    for method, field in fields.items():
+        assert without(runs[method], "method", field) == without(own, "method", field)
+        assert runs[method].spec["method"][field] != own.spec["method"][field]

@@ -106,6 +106,7 @@ def test_the_record_says_where_the_numbers_come_from(trained: Path) -> None:
     record = read_json(trained / "run.json")
     assert record["spec"] == small_run().spec and record["outcome"] == "finished" and record["lift"] == "vmap"
     assert record["floats"] == {"down": 79510, "up": 79510, "kept": 0}
+    assert (record["gradients"], record["steps"]) == (20.0, [20.0])
     assert len(record["round_seconds"]) == 4 and 0 < sum(record["round_seconds"]) < record["seconds"]
     assert len(record["round_ended"]) == 4 and record["round_ended"] == sorted(record["round_ended"])
     assert record["dataset"]["name"] == "mnist-5k" and len(record["split"]["md5"]) == 32

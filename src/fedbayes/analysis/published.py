@@ -94,8 +94,9 @@ MEANINGS = _unprinted() | {
     "ECE_pct": Meaning(None, "ece10", unit="%", factor="0.01", also=("MCE_pct", "Brier")),
     "MCE_pct": Meaning(None, "mce10", unit="%", factor="0.01"),
     "Brier": Meaning(None, "brier"),
-    "ECE": Meaning(None, "ece15"),  # LR-BPFL: 15 bins, pooled
-    "MCE": Meaning(None, "mce15"),
+    # LR-BPFL: 15 bins, the mean over clients [docs/papers/lrbpfl.md, 7]; the pooled value stands beside it.
+    "ECE": Meaning(None, "ece15", scope="mean"),
+    "MCE": Meaning(None, "mce15", scope="mean"),
     "A-ECE": Meaning(None, "ece15", scope="mean"),
     "W-ECE": Meaning(None, "ece15", scope="worst"),
     # Of the last round: with one keyword among ten samples, the most accurate model may be the untrained one.

@@ -3,8 +3,9 @@
 - `weights`: numbers of a client's model (`evaluation/held.py`).
 - `bytes`: what a client sends in a round, four bytes a number; one direction.
 - `seconds_per_round`: training alone, without tests; the median over rounds, the first left out, which may compile.
-- `seconds_per_update`: the same for one of a client's local steps, where the experiment counts in batches. Methods that
-  take several kinds of steps on a batch (LR-BPFL: of the mask and of W) take all of them in one update.
+- `seconds_per_update`: the same for one update of one client, by the steps that its visits really took. Where a visit
+  has several phases (LR-BPFL: of the mask, then of W), an update is a step of the longest one with its share of the
+  others' steps: 20 mask steps and 20 W steps are 20 updates of one of each, 15 and one are 15 updates.
 
 Factors are the same numbers of a run divided by those of another method in the same setting and seed. Sizes and bytes
 are exact; seconds are those of the machine, beside whatever else it did.
@@ -44,12 +45,13 @@ def cost_values(record: Mapping[str, Any], evaluation: pd.DataFrame) -> pd.DataF
     found = {"bytes": float(BYTES_A_NUMBER * record["floats"]["up"])} if record.get("floats") else {}
     own = evaluation[evaluation["model"] == COST]
     found |= dict(zip(own["metric"], own["value"], strict=True))
-    training, local = record["spec"]["training"], record["spec"]["local"]
+    training = record["spec"]["training"]
+    # A record made before steps were counted cannot tell them; one in which all train does not say how many these are.
+    steps = max(record.get("steps", ()), default=0.0) if training["trains"] == "selected" else 0.0
     if rounds := training_seconds(record):
         found["seconds_per_round"] = median(rounds)
-        if training["trains"] == "selected" and local["unit"] == "batches":
-            steps = training["clients_per_round"] * local["amount"]
-            found["seconds_per_update"] = found["seconds_per_round"] / steps
+        if steps:
+            found["seconds_per_update"] = found["seconds_per_round"] / (training["clients_per_round"] * steps)
     return pd.DataFrame({"metric": list(found), "value": list(found.values())}).assign(
         model=COST, condition="clean", scope="pooled", selection=WHOLE, round=""
     )

@@ -15,7 +15,8 @@ def model_size(federation: Federation, state: State) -> int:
     """Numbers of the first client's model: those the server sends it, or those its predictions need if they are more.
 
     MetaVD sends variances that its predictions do without; LR-BPFL predicts with masks that nobody sends, at their
-    largest rank. pFedGP's classifier is the features of the client's samples, which are counted.
+    largest rank. pFedGP's classifier is the features and labels of the client's samples; its tree and its chains are
+    made of them (`Method.stored`) and are not counted.
     """
     # One client, so eagerly: a compiled step serves one number of clients.
     lifting = replace(federation.lifting, compiled=False)
@@ -31,4 +32,5 @@ def model_size(federation: Federation, state: State) -> int:
         int(state.round),
         lifting,
     )
-    return max(trees.numel(sent), trees.numel(visited.out["pm"]))
+    model, stored = trees.take(visited.out["pm"], 0), federation.method.stored
+    return max(trees.numel(sent), trees.numel(stored(model) if stored else model))

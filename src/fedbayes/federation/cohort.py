@@ -41,11 +41,13 @@ class Outcome(NamedTuple):
         out: what `end` gave.
         taken: batches each client took of its training data.
         gradients: gradients each client worked out.
+        steps: steps each client took in each phase, `[client, phase]`.
     """
 
     out: Tree
     taken: Tensor
     gradients: Tensor
+    steps: Tensor
 
 
 @torch.no_grad()
@@ -91,20 +93,23 @@ def _visit_chunk(
     # Training batches go on from visit to visit; test batches, which few methods look at, begin anew.
     taken = {"train": torch.zeros_like(guests.seen), "test": -guests.seen}
     gradients = torch.zeros_like(guests.seen)
+    steps = gradients.new_zeros(len(guests.ids), len(visit.phases))
     for number, phase in enumerate(visit.phases, start=1):
         own = phase.feed(feed) if phase.feed else feed
         done = _run_phase(phase, own, work, guests, data, rng.fold(keys, number), taken[own.split], lifting, views)
         work, gradients = done.work, gradients + done.gradients
+        steps[:, number - 1] = done.steps
         taken[own.split] = taken[own.split] + done.batches
-    return Outcome(lifting.over(visit.end)(work), taken["train"], gradients)
+    return Outcome(lifting.over(visit.end)(work), taken["train"], gradients, steps)
 
 
 class _Done(NamedTuple):
-    """A phase that has been run: the state it left, and the batches and gradients it took, one entry a client."""
+    """A phase that has been run: the state it left, and what it took, one entry a client."""
 
     work: Work
     batches: Tensor
     gradients: Tensor
+    steps: Tensor
 
 
 def _run_phase(
@@ -152,7 +157,7 @@ def _run_phase(
             per_step = lifting.gradients(phase.step, work, batch, step_keys[t])
         new = step(work, batch, step_keys[t])
         work = _where(t < needed, new, work) if ragged else new
-    return _Done(lifting.leave(work), needed * feed.draws, until * per_step)
+    return _Done(lifting.leave(work), needed * feed.draws, until * per_step, until)
 
 
 def _augmented(data: Resident, rows: Tensor, keys: Tensor, t: int) -> Tensor:

@@ -109,6 +109,8 @@ class Method(NamedTuple):
     traits: Callable[[Client], dict[str, Tensor]] | None = None  # scalars to record of each client's state at the end
     per_visit: tuple[str, ...] = ()  # reports of `Info` to keep of every visit, not only as their mean over clients
     freezes_shared: bool = False  # whether `newcomer` trains a private part and leaves what is shared alone
+    # What of a client's `pm` must be stored, where the rest can be made of that anew; None: all of it.
+    stored: Callable[[Model], Tree] | None = None
     # A sentence on what a run will cost, shown before it starts: by all clients' sizes,
     # of training and of test samples, and how many train in a round.
     notice: Callable[[Tensor, Tensor, int], str] | None = None

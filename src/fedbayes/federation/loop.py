@@ -35,6 +35,7 @@ class Report(NamedTuple):
     floats_down: int  # numbers sent to one client
     floats_up: int  # numbers one client sent
     gradients: float  # gradients a client worked out, mean over those that trained
+    steps: tuple[float, ...]  # steps a client took in each phase of its visit, likewise
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,8 @@ def advance(federation: Federation, state: State) -> tuple[State, Report]:
         state.seen.index_add(0, ids, outcome.taken),
         state.round + 1,
     )
-    gradients = float(exact(outcome.gradients).mean())
-    return new, Report(ids, info, trees.numel(down) // len(ids), trees.numel(up) // len(chosen), gradients)
+    gradients, steps = float(exact(outcome.gradients).mean()), tuple(exact(outcome.steps).mean(0).tolist())
+    return new, Report(ids, info, trees.numel(down) // len(ids), trees.numel(up) // len(chosen), gradients, steps)
 
 
 def send(federation: Federation, server: Server, ids: Tensor) -> Down:

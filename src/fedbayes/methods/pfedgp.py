@@ -268,8 +268,15 @@ def build(config: Config, network: Network) -> Method:
         predict=predict,
         traceable=False,
         freezes_shared=True,
+        stored=stored,
         notice=notice,
     )
+
+
+def stored(model: Model) -> tuple[Params, Tensor, Tensor]:
+    """Network, features and labels: tree and chains are made of them anew wherever a test needs them."""
+    real = model.mask > 0
+    return model.weights, model.features[real], model.y[real]
 
 
 def second_half(y: Tensor, classes: int, stream: torch.Generator) -> Tensor:

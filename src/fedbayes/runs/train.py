@@ -48,6 +48,7 @@ class Progress:
     round_seconds: list[float] = field(default_factory=list)  # of training alone
     floats: dict[str, int] = field(default_factory=dict)
     gradients: float = 0.0  # worked out by a client in all rounds so far, each round's mean over those that trained
+    steps: list[float] = field(default_factory=list)  # taken by a client in each phase of its visits, likewise
     diverged: dict[str, Any] | None = None  # round and reason, where the loss stopped being a number
 
 
@@ -251,6 +252,7 @@ class _Session:
             "round_seconds": self.progress.round_seconds,
             "floats": self.progress.floats,
             "gradients": self.progress.gradients / max(self.done, 1),
+            "steps": [taken / self.done for taken in self.progress.steps],
         }
 
     def _due(self, round_: int) -> tuple[str, ...]:
@@ -277,6 +279,9 @@ class _Session:
                 pairs = zip(ids, exact(report.info[name]).tolist(), strict=True)
                 self.progress.visits += [[self.done, client, name, value] for client, value in pairs]
         self.progress.gradients += report.gradients
+        # A run that goes on from a checkpoint without them has none to the end.
+        before = self.progress.steps if self.done > 1 else [0.0] * len(report.steps)
+        self.progress.steps = [taken + more for taken, more in zip(before, report.steps, strict=False)]
         self.progress.floats = {
             "down": report.floats_down,
             "up": report.floats_up,
