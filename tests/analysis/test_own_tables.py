@@ -155,7 +155,7 @@ def unprinted(full: Campaign, tmp_path_factory: pytest.TempPathFactory) -> tuple
     folder = tmp_path_factory.mktemp("unprinted")
     pd.concat(parts).to_parquet(folder / "summary.parquet")
     out = folder / "pfedbayes.csv"
-    compare(folder / "summary.parquet", ROOT / "config/published.csv", "pFedBayes", "pfedbayes", out)
+    compare(folder / "summary.parquet", ROOT / "config/published.csv", "pFedBayes", "pfedbayes", "paper", out)
     return full, out
 
 

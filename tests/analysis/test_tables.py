@@ -13,6 +13,7 @@ from fedbayes.analysis.compare import read_reproduction
 from fedbayes.analysis.latex import escape
 from fedbayes.analysis.matrix import Line, Matrix, matrix
 from fedbayes.analysis.tables import make_table, table
+from fedbayes.plan import slug
 from fedbayes.reading import ConfigError
 
 
@@ -165,7 +166,7 @@ def test_numbers_have_the_papers_unit_and_digits(value: float, metric: str, prin
 
 
 def test_names() -> None:
-    assert [display.slug(name) for name in ("Table1", "Table 1", "TableII", "Figure 2")] == [
+    assert [slug(name) for name in ("Table1", "Table 1", "TableII", "Figure 2")] == [
         "table1",
         "table1",
         "tableii",

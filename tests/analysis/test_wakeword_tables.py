@@ -52,7 +52,7 @@ def audio(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, pd.DataFrame]
     pd.DataFrame([cell.row() for cell in cells]).to_csv(folder / "index.csv", index=False)
     summarize(folder / "index.csv", folder, folder / "summary.parquet")
     published = ROOT / "config/published.csv"
-    compare(folder / "summary.parquet", published, "Self-FL", "selffl", folder / "out.csv")
+    compare(folder / "summary.parquet", published, "Self-FL", "selffl", "paper", folder / "out.csv")
     return plan, read_reproduction(folder / "out.csv")
 
 

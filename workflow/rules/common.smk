@@ -4,7 +4,7 @@ from functools import cache
 
 from snakemake.exceptions import WorkflowError
 
-from fedbayes.asked import cells_asked, folders_asked, tables_asked
+from fedbayes.asked import cells_asked, check_asked, folders_asked, tables_asked
 from fedbayes.codedigest import code_digest
 from fedbayes.config import ArrayFacts
 from fedbayes.costs import Rates, summary
@@ -108,7 +108,12 @@ def outsider_files(wildcards):
 @cache
 def asked():
     """The tables that are asked for by their file names, by paper; known once the command line has been read."""
-    return tables_asked(workflow.dag_settings.targets, SCALE)
+    tables = tables_asked(workflow.dag_settings.targets, SCALE)
+    try:
+        check_asked(PLAN, tables)
+    except ConfigError as error:
+        raise WorkflowError(f"fedbayes: {error}")
+    return tables
 
 
 def artefacts(paper, name):

@@ -44,7 +44,7 @@ PLACE = ["published_dataset", "published_setting", "method"]
 Claims = dict[tuple[Any, ...], list[pd.DataFrame]]
 
 
-def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, out: Path) -> None:
+def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, scale: str, out: Path) -> None:
     """Write the reproduction of one paper.
 
     Args:
@@ -52,6 +52,7 @@ def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, out
         published_csv: `config/published.csv`.
         paper_name: the paper as `published.csv` names it.
         paper: the paper as `config/papers/` names it.
+        scale: smoke, reduced or paper; the summary does not tell where nothing ran.
         out: the CSV file to write.
     """
     published = read_published(published_csv)
@@ -65,7 +66,7 @@ def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, out
     own = own_metrics(dict.fromkeys(printed["metric"]))
     rows = [row for table in tables for row in _table_rows(table, printed[printed["table"] == table], ours, own)]
     frame = pd.DataFrame(rows, columns=COLUMNS).assign(paper=paper, paper_name=paper_name)
-    frame = frame.fillna({"scale": ours["scale"].iloc[0] if len(ours) else ""})
+    frame = frame.astype({"scale": object}).fillna({"scale": scale})
     write_with(out, partial(frame.to_csv, index=False, float_format="%.10g"))
 
 

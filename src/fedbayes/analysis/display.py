@@ -43,11 +43,6 @@ METRIC_NAMES = {
 }
 
 
-def slug(name: str) -> str:
-    """The file name of a table or figure: `Table1` and `Table 1` give `table1`, `ours-ablations` stays what it is."""
-    return re.sub(r"[^a-z0-9-]", "", name.lower())
-
-
 def title(name: str) -> str:
     """A table or figure as people write it: `Table 1` for `Table1`, `none: ablations` for a table of our own."""
     if is_own(name):

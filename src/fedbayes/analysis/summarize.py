@@ -37,6 +37,8 @@ CELL += ["stand_in_for", "marks", "reduction", "published_table", "published_dat
 CELL += ["published_condition", "experiment_title", "setting_title", "own_table"]
 VALUE = ["model", "condition", "scope", "metric"]
 TRAINING = "train"  # stands in the place of the model where a row is about training itself
+STATISTICS = ["mean", "std", "ci_low", "ci_high", "seeds", "seed_list", "round", "runs", "diverged"]
+COLUMNS = [*CELL, *VALUE, "selection", *STATISTICS]
 LAST_ROUNDS = 100
 CONFIDENCE = 0.95
 
@@ -49,10 +51,13 @@ def summarize(index_csv: Path, root: Path, out: Path) -> None:
         root: the folder that the index's `folder` column starts from.
         out: the Parquet file to write.
     """
-    index = read_index(index_csv)
-    by_seed = pd.concat([_cell_values(cell, root) for _, cell in index.iterrows()], ignore_index=True)
-    by_seed = pd.concat([by_seed, factors(by_seed)], ignore_index=True)
-    write_with(out, partial(over_seeds(by_seed).to_parquet, index=False))
+    values = [_cell_values(cell, root) for _, cell in read_index(index_csv).iterrows()]
+    if values:
+        by_seed = pd.concat(values, ignore_index=True)
+        summary = over_seeds(pd.concat([by_seed, factors(by_seed)], ignore_index=True))
+    else:
+        summary = pd.DataFrame(columns=COLUMNS)
+    write_with(out, partial(summary.to_parquet, index=False))
 
 
 def read_index(index_csv: Path) -> pd.DataFrame:
@@ -78,8 +83,7 @@ def over_seeds(by_seed: pd.DataFrame) -> pd.DataFrame:
     freedom = np.maximum(rows["seeds"] - 1, 1)
     half = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * rows["std"] / np.sqrt(rows["seeds"])
     rows["ci_low"], rows["ci_high"] = rows["mean"] - half, rows["mean"] + half
-    numbers = ["mean", "std", "ci_low", "ci_high", "seeds", "seed_list", "round", "runs", "diverged"]
-    return rows[[*CELL, *VALUE, "selection", *numbers]]
+    return rows[COLUMNS]
 
 
 def _cell_values(cell: pd.Series[str], root: Path) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import meaning_of
 from fedbayes.analysis.verdict import NOT_IN_PAPER
 from fedbayes.io import COST, write_text, write_with
+from fedbayes.plan import slug
 from fedbayes.reading import choice, complain
 
 READING = (
@@ -138,7 +139,7 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
 
 
 def _rows_of(rows: pd.DataFrame, key: str) -> pd.DataFrame:
-    keys = rows["table"].map(display.slug)
+    keys = rows["table"].map(slug)
     if key not in set(keys):
         raise complain("config/published.csv", "table", "unknown table: " + choice(key, set(keys)))
     return rows[keys == key]
