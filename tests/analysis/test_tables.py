@@ -65,6 +65,31 @@ def test_best_follows_the_direction_of_the_metric(full: Campaign) -> None:
     assert lowest == {"BNFed"}  # 78.70 is the lowest number of MNIST small
 
 
+def judged(full: Campaign, rows: list[tuple[str, str, float]], **columns: str) -> list[bool]:
+    """Which of our numbers are bold in one column: method, printed text and value of each, with other columns alike."""
+    found = read_reproduction(full.reproduction).query("metric == 'acc_GM_pct' and status == 'run'").iloc[[0]]
+    parts = [
+        found.assign(**{"metric": "global_loss_nll", "method": method, "printed": printed, "ours": value} | columns)
+        for method, printed, value in rows
+    ]
+    return [line.entries[0].best for line in matrix(pd.concat(parts)).lines if not line.published]
+
+
+def test_the_best_is_found_with_the_most_digits_of_the_column(full: Campaign) -> None:
+    # FedUAB's Table 8 has two digits in some rows and three in others.
+    assert judged(full, [("A", "0.54", 0.5444), ("B", "0.541", 0.5432)]) == [False, True]
+    assert judged(full, [("A", "0.54", 0.5411), ("B", "0.541", 0.5409)]) == [True, True]
+    assert judged(full, [("A", "0.54", 0.5449), ("B", "0.54", 0.5351)]) == [True, True], "both are shown as 0.54"
+
+
+def test_only_different_methods_on_the_papers_data_by_a_sound_protocol_compete(full: Campaign) -> None:
+    pair = [("A", "0.5", 0.5), ("B", "0.6", 0.6)]
+    assert judged(full, pair) == [True, False]
+    assert judged(full, [("A", "0.5", 0.5), ("A", "0.6", 0.6)])[0] is False
+    assert judged(full, pair, stand_in_for="MNIST") == [False, False]
+    assert judged(full, pair, marks="adapted on test data") == [False, False]
+
+
 def test_doubtful_numbers_carry_a_dagger_and_their_objection(table1: Matrix) -> None:
     printed = line_of(table1, "BNFed", "GM", "published")
     assert [entry.doubtful for entry in printed.entries] == [False] * 6 + [True] * 3
@@ -158,6 +183,7 @@ def test_an_unknown_table_is_named(smoke: Campaign, tmp_path: Path) -> None:
         (0.037, "ECE", "0.037", "0.037"),
         (-0.0138, "acc_GM_pct", "87.38", "−1.38"),
         (float("nan"), "acc_GM_pct", "87.38", ""),
+        (-0.00001, "acc_GM_pct", "87.38", "0.00"),
         (1.0, "time_factor", "M", "1.00"),
     ],
 )

@@ -69,6 +69,16 @@ def decimals(printed: str) -> int:
     return len(found[1] or "") if found else 2
 
 
+def digits(row: Mapping[str, Any]) -> int:
+    """Digits after the point that a row's numbers are shown with."""
+    return decimals(row["printed"]) if row["printed"] else UNPRINTED_DIGITS.get(meaning_of(row["metric"]).unit, 3)
+
+
+def in_unit(value: float, row: Mapping[str, Any]) -> float:
+    """One of our values in the unit of a row's printed number."""
+    return value / float(meaning_of(row["metric"]).factor)
+
+
 def number(value: float, row: Mapping[str, Any], sign: str = "") -> str:
     """One of our values beside the printed number of `row`: its unit, its digits; empty for NaN.
 
@@ -79,11 +89,8 @@ def number(value: float, row: Mapping[str, Any], sign: str = "") -> str:
     """
     if math.isnan(value):
         return ""
-    meaning = meaning_of(row["metric"])
-    shown = value / float(meaning.factor)
-    digits = decimals(row["printed"]) if row["printed"] else UNPRINTED_DIGITS.get(meaning.unit, 3)
-    text = f"{shown:{sign}.{digits}f}"
-    return text.replace("-", "−")
+    # z: a negative number that is shown as zero is shown without its sign.
+    return f"{in_unit(value, row):{sign}z.{digits(row)}f}".replace("-", "−")
 
 
 def with_spread(value: float, std: float, row: Mapping[str, Any]) -> str:

@@ -2,7 +2,9 @@
 
 Every method and model gets a row of printed numbers and one row for each preset and variant of ours; a method that the
 paper does not print has rows of ours only, after all others. A cell that did not run says so. The best printed and the
-best of our numbers in a column are marked, for each kind of model and metric apart, where at least two compete.
+best of our numbers in a column are marked, for each kind of model and metric apart, where at least two methods compete.
+Numbers compete as rounded to the most digits that any of them shows. Ours on stand-ins, and those with marks (such as
+`adapted on test data`), do not compete.
 """
 
 from __future__ import annotations
@@ -26,10 +28,21 @@ H = TypeVar("H", bound=Hashable)
 
 @dataclass
 class Entry:
-    """One number of the matrix: its text, and how it is to be marked; `last` is the last round's where it differs."""
+    """One number of the matrix and how it is to be marked.
+
+    Attributes:
+        text: as it is shown.
+        value: the number in the printed unit, not rounded; NaN for what does not compete.
+        digits: after the point, as shown.
+        best: whether it is the best of those it competes with.
+        doubtful: whether there is an objection to a printed number.
+        missing: whether there is no number.
+        last: the last round's number, where it differs.
+    """
 
     text: str
     value: float = float("nan")
+    digits: int = 0
     best: bool = False
     doubtful: bool = False
     missing: bool = False
@@ -134,7 +147,9 @@ def _is_printed(row: Row) -> bool:
 def _printed(rows: list[Row]) -> Entry:
     if not any(map(_is_printed, rows)):
         return Entry(display.NOTHING, missing=True)
-    return Entry(rows[0]["printed"], _shown(rows[0]["published"], rows[0]), doubtful=bool(rows[0]["doubtful"]))
+    first = rows[0]
+    value, digits = display.in_unit(first["published"], first), display.digits(first)
+    return Entry(first["printed"], value, digits, doubtful=bool(first["doubtful"]))
 
 
 def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
@@ -142,29 +157,29 @@ def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
         return Entry(display.NOTHING, missing=True)
     for row in rows:
         if row["status"] == "run" and (row["preset"], row["variant"]) == (preset, variant):
-            return Entry(display.ours(row), _shown(row["ours"], row), last=display.last(row))
+            competes = not (row["marks"] or row["stand_in_for"])
+            value = display.in_unit(row["ours"], row) if competes else float("nan")
+            return Entry(display.ours(row), value, display.digits(row), last=display.last(row))
     # Of what the paper itself does not have, nothing can run.
     unavailable = rows[0]["printed"] == NOT_AVAILABLE
     return Entry(display.NOTHING if unavailable else display.NOT_RUN, missing=True)
 
 
-def _shown(value: float, row: Row) -> float:
-    """The value as its shown digits say it: numbers that look equal are equally good."""
-    text = display.number(value, row)
-    return float(text.replace("−", "-")) if text else float("nan")
-
-
 def _mark_best(lines: list[Line]) -> None:
-    competing: dict[tuple[str, str, bool, int], list[Entry]] = defaultdict(list)
+    competing: dict[tuple[str, str, bool, int], list[tuple[str, Entry]]] = defaultdict(list)
     for line in lines:
         for column, entry in enumerate(line.entries):
             if math.isfinite(entry.value):
-                competing[line.metric, line.part, line.published, column].append(entry)
-    for (metric, _, _, _), entries in competing.items():
+                competing[line.metric, line.part, line.published, column].append((line.method, entry))
+    for (metric, *_), found in competing.items():
+        if len({method for method, _ in found}) < 2:
+            continue
+        # Each row shows the digits of its printed number: fewer must not win by rounding.
+        digits = max(entry.digits for _, entry in found)
         choose = max if meaning_of(metric).higher_is_better else min
-        best = choose(entry.value for entry in entries)
-        for entry in entries:
-            entry.best = len(entries) > 1 and entry.value == best
+        best = choose(round(entry.value, digits) for _, entry in found)
+        for _, entry in found:
+            entry.best = round(entry.value, digits) == best
 
 
 def _spanned(lines: list[Line]) -> list[Line]:

@@ -29,11 +29,13 @@ from fedbayes.reading import choice, complain
 READING = (
     "Published values are the paper's own text; ours, with preset and variant, is the mean ± standard deviation over "
     "seeds, taken as the paper takes its number. Bold: best of a setting, for each kind of model apart, among printed "
-    "numbers and among ours. A dagger marks a printed number there is an objection to."
+    "numbers and among ours, where at least two methods compete; ours on a stand-in or with a mark (such as adapted on "
+    "test data) does not. A dagger marks a printed number there is an objection to."
 )
 OWN_READING = (
     "No number of this is printed in the paper: all are ours, with preset and variant, as mean ± standard deviation "
-    "over seeds. Bold: best of a setting."
+    "over seeds. Bold: best of a setting where at least two methods compete; what ran on a stand-in or has a mark does "
+    "not."
 )
 COLUMNS = (
     "Ours is the mean ± standard deviation over seeds of the best round in the paper's window, chosen for each seed by "
