@@ -18,6 +18,7 @@ import pandas as pd
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import NUMBERS, read_reproduction
 from fedbayes.analysis.published import meaning_of
+from fedbayes.analysis.unplanned import warning
 from fedbayes.io import read_json, write_text, write_with
 from fedbayes.reading import ConfigError, complain
 
@@ -214,6 +215,8 @@ def freeze_scale(scale: str, root: Path) -> None:
     for file in results:
         target = root / "docs/reproduction" / file.name
         freeze(file, root, target)
+        if words := warning(_read_text(target), target, root):
+            print(words, file=sys.stderr)
         page = root / "docs/papers" / f"{file.stem}.md"
         if page.exists():  # a user's own paper may have no page yet
             fill(page, paper_table(target))
