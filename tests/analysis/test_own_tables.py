@@ -105,6 +105,8 @@ def test_the_table_has_a_row_for_each_cell_and_no_columns_about_printed_numbers(
     assert [entry.missing for entry in first.entries] == [False] * 6
     assert second.method == "BPFed (own-bpfed)" and [entry.text for entry in second.entries[3:]] == ["–"] * 3
     assert len(made.listing.items) == 8 * 2 + 8
+    stood_in = make_table(feduab.assign(ran_on="MNIST-5k", stand_in_for="MNIST"), "ours-participation").listing
+    assert stood_in is not None and {item.dataset for item in stood_in.items} == {"MNIST-5k (stands in for MNIST)"}
     assert not {"Published", "Difference", "Verdict"} & set(made.ran[0]) and "Metric" in made.ran[0]
 
 

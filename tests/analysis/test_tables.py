@@ -117,6 +117,25 @@ def test_every_file_says_scale_seeds_dataset_and_preset(files: dict[str, Path]) 
     assert {"scale", "seeds", "ran_on", "stand_in_for", "preset"} <= set(pd.read_csv(files["csv"]).columns)
 
 
+def test_stand_ins_are_called_so_where_the_numbers_stand(
+    files: dict[str, Path], full: Campaign, smoke: Campaign
+) -> None:
+    words = "Not the paper's data: ours ran under MNIST on MNIST-5k (stands in for MNIST)."
+    assert words in make_table(read_reproduction(smoke.reproduction), "table1").reading
+    assert words in files["tex"].read_text(encoding="utf-8")
+    assert "Not the paper's data" not in make_table(read_reproduction(full.reproduction), "table1").reading
+    titles = read_reproduction(full.reproduction).assign(dataset="CNews", ran_on="THUCNews titles")
+    told = make_table(titles.assign(stand_in_for="CNews"), "table1").reading
+    assert "ours ran under CNews on THUCNews titles (stands in for CNews)." in told
+
+
+def test_the_latex_names_scale_and_data(files: dict[str, Path], smoke: Campaign, tmp_path: Path) -> None:
+    head = r"\paragraph{pFedBayes, Table 1, scale smoke, ours on MNIST-5k (stands in for MNIST).}"
+    assert head in files["tex"].read_text(encoding="utf-8")
+    table(smoke.reproduction, "table2", tmp_path / "t.html", tmp_path / "t.tex", tmp_path / "t.csv")
+    assert "Table 2, scale smoke, ours on nothing." in (tmp_path / "t.tex").read_text(encoding="utf-8")
+
+
 def test_the_csv_is_in_the_printed_unit(files: dict[str, Path], smoke: Campaign) -> None:
     rows = pd.read_csv(files["csv"])
     assert len(rows) == 90

@@ -62,13 +62,13 @@ def by_cell(table: Matrix) -> Listing:
     lines = {(line.method, line.source, line.metric): line for line in table.lines}
     nothing = Entry(display.NOTHING, missing=True)
     items: list[Item] = []
-    for place, (dataset, setting) in enumerate(table.columns):
+    for place, (_, setting) in enumerate(table.columns):
         for method, source in cells:
             own = [lines.get((method, source, metric)) for metric in metrics]
             entries = [line.entries[place] if line else nothing for line in own]
             if not all(entry.missing for entry in entries):
                 shown = [replace(entry, text=display.NOTHING) if entry.missing else entry for entry in entries]
-                items.append(Item(dataset, setting, f"{method} ({source.removeprefix('ours, ')})", shown))
+                items.append(Item(table.data[place], setting, f"{method} ({source.removeprefix('ours, ')})", shown))
     models = [str(meaning_of(metric).model).upper() for metric in metrics]
     groups = [(model, len(list(members))) for model, members in groupby(models)]
     return Listing(groups, [display.measure(metric) for metric in metrics], _spanned(items))

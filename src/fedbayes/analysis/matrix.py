@@ -66,11 +66,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The table: `groups` are datasets with the number of their columns."""
+    """The table: `groups` are datasets with the number of their columns, `data` what ours really ran on in each."""
 
     columns: list[tuple[str, str]]
     groups: list[tuple[str, int]]
     lines: list[Line]
+    data: list[str]
     doubts: list[str] = field(default_factory=list)
     divergences: list[str] = field(default_factory=list)
 
@@ -89,7 +90,14 @@ def matrix(table: pd.DataFrame) -> Matrix:
         lines += _lines(of_kind, columns, unrun, several_measures=len(measures) > 1)
     _mark_best(lines)
     groups = list(Counter(dataset for dataset, _ in columns).items())
-    return Matrix(columns, groups, _spanned(lines), _doubts(printed), _divergences(printed))
+    data = [_data(rows, column) for column in columns]
+    return Matrix(columns, groups, _spanned(lines), data, _doubts(printed), _divergences(printed))
+
+
+def _data(rows: list[Row], column: tuple[str, str]) -> str:
+    """What ours ran on in a column; the dataset it is headed by where nothing ran."""
+    ran = (row for row in rows if row["status"] == "run" and (row["dataset"], row["setting"]) == column)
+    return ", ".join(_first_seen(map(display.ran_on, ran))) or column[0]
 
 
 def _unrun(rows: list[Row]) -> set[tuple[str, str]]:

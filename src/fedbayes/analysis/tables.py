@@ -109,9 +109,12 @@ def table(reproduction: Path, key: str, html: Path, tex: Path, csv: Path) -> Non
     rows = read_reproduction(reproduction)
     made = make_table(rows, key)
     paper = rows["paper_name"].iloc[0]
-    write_text(html, render("table_page.html", table=made, paper=paper, scale=rows["scale"].iloc[0]))
-    write_text(tex, fragment(f"{paper}, {made.heading}.", made.reading, made.matrix, made.listing, made.ran, KEYS))
-    long = in_printed_units(_rows_of(rows, key))
+    scale, of_table = rows["scale"].iloc[0], _rows_of(rows, key)
+    write_text(html, render("table_page.html", table=made, paper=paper, scale=scale))
+    ran_on = ", ".join(_ran_on(of_table)) or "nothing"
+    heading = f"{paper}, {made.heading}, scale {scale}, ours on {ran_on}."
+    write_text(tex, fragment(heading, made.reading, made.matrix, made.listing, made.ran, KEYS))
+    long = in_printed_units(of_table)
     write_with(csv, partial(long.to_csv, index=False, float_format="%.10g"))
 
 
@@ -122,6 +125,8 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
     own = display.is_own(first["table"])
     measures = dict.fromkeys(display.measure(metric) for metric in of_table["metric"])
     reading = f"Measured: {', '.join(measures)}. {OWN_READING if own else READING}"
+    if not own:
+        reading += _stand_ins(of_table)
     if not own and (of_table["why_no_verdict"] == NOT_IN_PAPER).any():
         reading += UNPRINTED
     if (of_table["model"] == COST).any():
@@ -138,6 +143,19 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
     heading = first["experiment_title"] if own else display.title(first["table"])
     columns = COST_COLUMNS if (of_table["model"] == COST).all() else LAST_ROUND_COLUMNS if all(last) else COLUMNS
     return Table(key, heading, reading, shape, listing, columns, what_ran(of_table), own)
+
+
+def _ran_on(rows: pd.DataFrame) -> list[str]:
+    """The datasets that ours of a table really ran on."""
+    ran = rows[rows["status"] == "run"].drop_duplicates(["ran_on", "stand_in_for"])
+    return [display.dataset(*pair) for pair in zip(ran["ran_on"], ran["stand_in_for"], strict=True)]
+
+
+def _stand_ins(rows: pd.DataFrame) -> str:
+    """Under which of the paper's datasets ours ran on a stand-in, in a sentence; empty where it did nowhere."""
+    others = rows[(rows["status"] == "run") & (rows["stand_in_for"] != "")]
+    found = [f"under {dataset} on {', '.join(_ran_on(own))}" for dataset, own in others.groupby("dataset", sort=False)]
+    return f" Not the paper's data: ours ran {'; '.join(found)}." if found else ""
 
 
 def _rows_of(rows: pd.DataFrame, key: str) -> pd.DataFrame:
