@@ -65,6 +65,26 @@ def test_best_follows_the_direction_of_the_metric(full: Campaign) -> None:
     assert lowest == {"BNFed"}  # 78.70 is the lowest number of MNIST small
 
 
+def test_what_the_papers_file_does_not_have_is_a_dash(full: Campaign) -> None:
+    rows = read_reproduction(full.reproduction)
+    cells = [cell.row() for cell in full.plan.cells]
+    assert {cell["variant"] for cell in cells if cell["published_setting"] == "small"} >= {"", "stratified split"}
+    made = make_table(rows, "table1", [cell for cell in cells if cell["published_dataset"] != "CIFAR-10"])
+    plain, stratified = (line_of(made.matrix, "FedAvg", "GM", f"ours, {source}").entries
+                         for source in ("paper", "paper, stratified split"))  # fmt: skip
+    assert [entry.text for entry in plain[1:]] == ["not run"] * 5 + ["–"] * 3
+    has = {
+        (cell["published_dataset"], cell["published_setting"])
+        for cell in cells
+        if (cell["published_table"], cell["method"], cell["variant"]) == ("Table1", "FedAvg", "stratified split")
+    }
+    expected = ["not run" if column in has and column[0] != "CIFAR-10" else "–" for column in made.matrix.columns]
+    assert [entry.text for entry in stratified[1:]] == expected[1:] and "–" in expected
+    # A method of which nothing ran is not told by a preset.
+    assert {entry.text for entry in line_of(made.matrix, "pFedGP", "PM", "ours").entries} == {"not run"}
+    assert "a dash: the paper, or our file of it, has no such" in made.reading
+
+
 def judged(full: Campaign, rows: list[tuple[str, str, float]], **columns: str) -> list[bool]:
     """Which of our numbers are bold in one column: method, printed text and value of each, with other columns alike."""
     found = read_reproduction(full.reproduction).query("metric == 'acc_GM_pct' and status == 'run'").iloc[[0]]

@@ -132,9 +132,10 @@ def shown(kind, pattern, papers=tuple(PLAN.papers)):
 
 @cache
 def planned_at_paper(paper):
-    """The cells of a paper at scale paper, all experiments, one seed: a figure says what of them did not run."""
+    """The cells of a paper at scale paper, all experiments, one seed: tables and figures say what of them did not run."""
     whole = load_plan(config | {"scale": "paper", "papers": [paper], "experiments": None, "seeds": [0]}, ROOT)
-    columns = ("experiment", "setting", "variant", "method", "preset", "published_dataset")
+    columns = ["experiment", "setting", "variant", "method", "preset"]
+    columns += ["published_table", "published_dataset", "published_setting"]
     return [{column: getattr(cell, column) for column in columns} for cell in whole.cells]
 
 

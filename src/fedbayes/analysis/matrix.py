@@ -1,7 +1,8 @@
 """A table in the paper's own shape: methods as rows, dataset x setting as columns, ours beneath theirs.
 
 Every method and model gets a row of printed numbers and one row for each preset and variant of ours; a method that the
-paper does not print has rows of ours only, after all others. A cell that did not run says so. The best printed and the
+paper does not print has rows of ours only, after all others. A cell that did not run says so, with a dash where none
+is in the paper's file. The best printed and the
 best of our numbers in a column are marked, for each kind of model and metric apart, where at least two methods compete.
 Numbers compete as rounded to the most digits that any of them shows. Ours on stand-ins, and those with marks (such as
 `adapted on test data`), do not compete.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -76,9 +77,18 @@ class Matrix:
     divergences: list[str] = field(default_factory=list)
 
 
-def matrix(table: pd.DataFrame) -> Matrix:
-    """The rows of one table of a reproduction in the paper's shape and order."""
-    printed = cast(list[Row], table.to_dict("records"))
+def matrix(table: pd.DataFrame, planned: Sequence[Mapping[str, Any]] | None = None) -> Matrix:
+    """The rows of one table of a reproduction in the paper's shape and order.
+
+    Args:
+        table: the rows.
+        planned: the paper's cells at scale paper; None where nobody asks what of the rest could run.
+    """
+    offers = None if planned is None else _offers(planned)
+    printed = [
+        row | {"offered": offers and offers[row["table"], row["dataset"], row["setting"], row["method"]]}
+        for row in cast(list[Row], table.to_dict("records"))
+    ]
     rows = by_device(printed)
     columns = _grouped((row["dataset"], row["setting"]) for row in rows)
     kinds = _grouped((row["method"], (row["part"], row["metric"])) for row in rows)
@@ -100,21 +110,31 @@ def _data(rows: list[Row], column: tuple[str, str]) -> str:
     return ", ".join(_first_seen(map(display.ran_on, ran))) or column[0]
 
 
-def _unrun(rows: list[Row]) -> set[tuple[str, str]]:
-    """The columns in which a method has printed numbers and nothing ran."""
+def _offers(planned: Sequence[Mapping[str, Any]]) -> defaultdict[tuple[str, ...], set[tuple[str, str]]]:
+    """The presets and variants that the paper's file has for each place of its tables: table, column and method."""
+    found: defaultdict[tuple[str, ...], set[tuple[str, str]]] = defaultdict(set)
+    for cell in planned:
+        place = (cell["published_table"], cell["published_dataset"], cell["published_setting"], cell["method"])
+        found[place].add((cell["preset"], cell["variant"]))
+    return found
+
+
+def _unrun(rows: list[Row]) -> dict[tuple[str, str], Row]:
+    """The columns in which a method has printed numbers and nothing ran, with one of these numbers."""
     ran = {(row["dataset"], row["setting"]) for row in rows if row["status"] == "run"}
-    return {(row["dataset"], row["setting"]) for row in rows} - ran
+    columns = {(row["dataset"], row["setting"]): row for row in rows}
+    return {column: row for column, row in columns.items() if column not in ran}
 
 
 def _lines(
-    rows: list[Row], columns: list[tuple[str, str]], unrun: set[tuple[str, str]], several_measures: bool
+    rows: list[Row], columns: list[tuple[str, str]], unrun: dict[tuple[str, str], Row], several_measures: bool
 ) -> list[Line]:
     """The printed line of one method and metric, then a line for each preset and variant of ours.
 
     Args:
         rows: of the method and the metric.
         columns: of the table.
-        unrun: those in which the method did not run.
+        unrun: those in which the method did not run, with a row of each.
         several_measures: whether the metric has to be told.
     """
     by_column: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -134,7 +154,7 @@ def _lines(
         source = ", ".join(filter(None, ["ours", preset, variant]))
         entries = [
             # Of a metric that the paper does not print only runs tell where it belongs.
-            Entry(display.NOT_RUN, missing=True)
+            _missing(unrun[column], preset, variant)
             if not is_printed and column in unrun
             else _ours(by_column[column], preset, variant)
             for column in columns
@@ -168,9 +188,15 @@ def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
             competes = not (row["marks"] or row["stand_in_for"])
             value = display.in_unit(row["ours"], row) if competes else float("nan")
             return Entry(display.ours(row), value, display.digits(row), last=display.last(row))
-    # Of what the paper itself does not have, nothing can run.
-    unavailable = rows[0]["printed"] == NOT_AVAILABLE
-    return Entry(display.NOTHING if unavailable else display.NOT_RUN, missing=True)
+    return _missing(rows[0], preset, variant)
+
+
+def _missing(row: Row, preset: str, variant: str) -> Entry:
+    """`not run`, or a dash where nothing can run: the paper has no number, or its file no such preset or variant."""
+    offered: set[tuple[str, str]] | None = row["offered"]
+    nowhere = preset != "" and offered is not None and (preset, variant) not in offered
+    text = display.NOTHING if nowhere or row["printed"] == NOT_AVAILABLE else display.NOT_RUN
+    return Entry(text, missing=True)
 
 
 def _mark_best(lines: list[Line]) -> None:

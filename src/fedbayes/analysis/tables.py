@@ -7,6 +7,7 @@ list of all printed numbers, run or not, and of methods the paper does not print
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,6 +55,7 @@ COST_COLUMNS = (
 OF_LAST_ROUND = " Here ours is of the last round, not of the best one."
 INFINITE = " Infinite (inf): the baseline accepts nothing falsely where it operates, and the model does."
 NEW_CLIENTS = " New clients are tested once training has ended: their numbers are of the last round."
+UNRUN = " Not run: left out at this scale; a dash: the paper, or our file of it, has no such number, preset or variant."
 UNPRINTED = " A method, setting or metric without published values is not in the paper."
 COSTS = (
     " Costs belong to a whole run, not to a round. Times are of training alone, on the machine that ran; where the "
@@ -96,7 +98,14 @@ class Table:
     own: bool = False
 
 
-def table(reproduction: Path, key: str, html: Path, tex: Path, csv: Path) -> None:
+def table(
+    reproduction: Path,
+    key: str,
+    html: Path,
+    tex: Path,
+    csv: Path,
+    planned: Sequence[Mapping[str, Any]] | None = None,
+) -> None:
     """Write one table of a paper three times.
 
     Args:
@@ -105,9 +114,10 @@ def table(reproduction: Path, key: str, html: Path, tex: Path, csv: Path) -> Non
         html: the page to write; it stands alone.
         tex: the LaTeX fragment to write.
         csv: the long list to write.
+        planned: the paper's cells at scale paper, as rows of the index: what else of the table could run.
     """
     rows = read_reproduction(reproduction)
-    made = make_table(rows, key)
+    made = make_table(rows, key, planned)
     paper = rows["paper_name"].iloc[0]
     scale, of_table = rows["scale"].iloc[0], _rows_of(rows, key)
     write_text(html, render("table_page.html", table=made, paper=paper, scale=scale))
@@ -118,15 +128,15 @@ def table(reproduction: Path, key: str, html: Path, tex: Path, csv: Path) -> Non
     write_with(csv, partial(long.to_csv, index=False, float_format="%.10g"))
 
 
-def make_table(rows: pd.DataFrame, key: str) -> Table:
-    """One table of a reproduction: its heading, the paper's shape and the list of what ran."""
+def make_table(rows: pd.DataFrame, key: str, planned: Sequence[Mapping[str, Any]] | None = None) -> Table:
+    """One table of a reproduction: its heading, the paper's shape and the list of what ran; arguments as of `table`."""
     of_table = _rows_of(rows, key)
     first = of_table.iloc[0]
     own = display.is_own(first["table"])
     measures = dict.fromkeys(display.measure(metric) for metric in of_table["metric"])
     reading = f"Measured: {', '.join(measures)}. {OWN_READING if own else READING}"
     if not own:
-        reading += _stand_ins(of_table)
+        reading += _stand_ins(of_table) + (UNRUN if planned is not None else "")
     if not own and (of_table["why_no_verdict"] == NOT_IN_PAPER).any():
         reading += UNPRINTED
     if (of_table["model"] == COST).any():
@@ -138,7 +148,7 @@ def make_table(rows: pd.DataFrame, key: str) -> Table:
         reading += NEW_CLIENTS
     if of_table["ours"].abs().eq(float("inf")).any():
         reading += INFINITE
-    shape = matrix(of_table)
+    shape = matrix(of_table, planned)
     listing = by_cell(shape) if own else by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
     heading = first["experiment_title"] if own else display.title(first["table"])
     columns = COST_COLUMNS if (of_table["model"] == COST).all() else LAST_ROUND_COLUMNS if all(last) else COLUMNS
