@@ -18,7 +18,7 @@ import pandas as pd
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import NUMBERS, read_reproduction
 from fedbayes.analysis.latex import fragment
-from fedbayes.analysis.listing import MOST_COLUMNS, Listing, by_cell, by_setting
+from fedbayes.analysis.listing import MOST_COLUMNS, Listing, by_cell, by_metric, by_setting
 from fedbayes.analysis.matrix import Matrix, matrix
 from fedbayes.analysis.pages import render
 from fedbayes.analysis.published import meaning_of
@@ -141,6 +141,9 @@ def make_table(rows: pd.DataFrame, key: str, planned: Sequence[Mapping[str, Any]
         reading += UNPRINTED
     if (of_table["model"] == COST).any():
         reading += COSTS
+    costs = bool((of_table["model"] == COST).all())
+    if costs:
+        reading += _measured_on(of_table)
     last = [meaning_of(metric).selection == "last" for metric in of_table["metric"]]
     if all(last):
         reading += OF_LAST_ROUND
@@ -149,9 +152,9 @@ def make_table(rows: pd.DataFrame, key: str, planned: Sequence[Mapping[str, Any]
     if of_table["ours"].abs().eq(float("inf")).any():
         reading += INFINITE
     shape = matrix(of_table, planned)
-    listing = by_cell(shape) if own else by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
+    listing = _turned(shape, own, costs)
     heading = first["experiment_title"] if own else display.title(first["table"])
-    columns = COST_COLUMNS if (of_table["model"] == COST).all() else LAST_ROUND_COLUMNS if all(last) else COLUMNS
+    columns = COST_COLUMNS if costs else LAST_ROUND_COLUMNS if all(last) else COLUMNS
     return Table(key, heading, reading, shape, listing, columns, what_ran(of_table), own)
 
 
@@ -161,10 +164,30 @@ def _ran_on(rows: pd.DataFrame) -> list[str]:
     return [display.dataset(*pair) for pair in zip(ran["ran_on"], ran["stand_in_for"], strict=True)]
 
 
+def _turned(shape: Matrix, own: bool, costs: bool) -> Listing | None:
+    """The listing that stands in a matrix's place, if its own shape is not the paper's or too wide."""
+    if costs:
+        return by_metric(shape)
+    if own:
+        return by_cell(shape)
+    return by_setting(shape) if len(shape.columns) > MOST_COLUMNS else None
+
+
+def _measured_on(rows: pd.DataFrame) -> str:
+    """What the paper says its costs are of, such as its graphics card: no heading for ours."""
+    settings = rows[rows["printed"] != ""].groupby("setting", sort=False)["metric"]
+    found = [f"{setting} ({', '.join(dict.fromkeys(map(display.measure, own)))})" for setting, own in settings]
+    return f" The paper's headings, of its own numbers alone: {'; '.join(found)}." if found else ""
+
+
 def _stand_ins(rows: pd.DataFrame) -> str:
     """Under which of the paper's datasets ours ran on a stand-in, in a sentence; empty where it did nowhere."""
     others = rows[(rows["status"] == "run") & (rows["stand_in_for"] != "")]
-    found = [f"under {dataset} on {', '.join(_ran_on(own))}" for dataset, own in others.groupby("dataset", sort=False)]
+    found = [
+        # A table without a dataset has a dash there.
+        ("" if dataset == "-" else f"under {dataset} ") + f"on {', '.join(_ran_on(own))}"
+        for dataset, own in others.groupby("dataset", sort=False)
+    ]
     return f" Not the paper's data: ours ran {'; '.join(found)}." if found else ""
 
 

@@ -81,7 +81,8 @@ def figure6(sources: Sources) -> Drawn:
     caption = (
         f"Figure 6. Accuracy of BPFed's personal models by confidence, {BINS} bins, at the round of highest accuracy; "
         "in brackets the preset. The hatched part is the gap to the mean confidence in the bin, the dashed line is "
-        "perfect calibration. Beneath: share of the test samples in each bin. Samples of all clients and seeds are pooled. "
+        "perfect calibration. Beneath: share of the test samples in each bin. Samples of all clients and seeds are "
+        "pooled. "
     )
     return Drawn(drawn, caption + closing(cells, unrun))
 
