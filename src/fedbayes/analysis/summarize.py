@@ -6,7 +6,7 @@ A value is taken from a run in three ways (`selection`):
   pooled clean accuracy is highest. For accuracy this is the paper's "highest accuracy"; other metrics are taken at the
   same round. A model without such a state (not followed over the rounds, or not tested in the window) has no `best`.
 - `last`: of the last state.
-- `mean100`: mean over the last 100 rounds, without round 0 (nothing is trained then).
+- `mean100`: mean over the last 100 rounds, without round 0 (nothing is trained then); NaN where there are fewer.
 
 `best` and `last` come from `evaluation.parquet`, so that a metric that is evaluated again reaches every table;
 `rounds.parquet` gives `mean100` and the training loss. What is relative to another run (a cell's `baseline`) is worked
@@ -165,11 +165,13 @@ def run_values(rounds: pd.DataFrame, evaluation: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mean_of_last(rows: pd.DataFrame) -> pd.DataFrame:
-    """`mean100` of one model."""
+    """`mean100` of one model; NaN for a run of fewer rounds, which says all the same that the model was followed."""
     last = int(rows["round"].max())
     first = max(1, last - LAST_ROUNDS + 1)
     tail = rows[rows["round"] >= first]
     means = tail.groupby(VALUE, sort=False)["value"].agg(lambda values: values.mean(skipna=False)).reset_index()
+    if last < LAST_ROUNDS:
+        means["value"] = float("nan")
     return means.assign(selection=f"mean{LAST_ROUNDS}", round=f"{first}-{last}")
 
 
