@@ -41,8 +41,8 @@ COLUMNS += [
 
 START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
 README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Metric", "Ours", "Published", "Difference"]
-README_COLUMNS += ["Seeds", "Ran on", "Scale", "95 % interval", "Verdict"]
-NUMERIC = {"Ours", "Published", "Difference", "Seeds", "95 % interval"}
+README_COLUMNS += ["Seeds", "Ran on", "Scale", "95 % interval", "Last round", "Client mean", "Verdict"]
+NUMERIC = {"Ours", "Published", "Difference", "Seeds", "95 % interval", "Last round", "Client mean"}
 
 MOST_ROWS = 5  # of one paper in the README
 CHOICE = (
@@ -189,6 +189,8 @@ def _readme_row(row: dict[str, Any]) -> dict[str, str]:
         "Ran on": display.ran_on(row),
         "Scale": row["scale"],
         "95 % interval": display.interval(row),
+        "Last round": display.number(row["ours_last"], row) or display.NOTHING,
+        "Client mean": display.number(row["ours_client_mean"], row) or display.NOTHING,
         "Verdict": "; ".join(filter(None, [display.judged(row), display.diverged(row)])),
     }
 
