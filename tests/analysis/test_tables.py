@@ -192,10 +192,10 @@ def test_the_last_round_stands_beside_the_best_one_where_it_differs(full: Campai
     rows = read_reproduction(full.reproduction)
     ran = rows["status"] == "run"
     found = make_table(rows.assign(ours_last=rows["ours_last"].where(~ran, 0.8765)), "table1")
-    assert line_of(found.matrix, "FedAvg", "GM", "ours, paper").entries[0].last == "87.65"
-    assert line_of(found.matrix, "FedAvg", "GM", "published").entries[0].last == ""
+    assert line_of(found.matrix, "FedAvg", "GM", "ours, paper").entries[0].beside == "last 87.65"
+    assert line_of(found.matrix, "FedAvg", "GM", "published").entries[0].beside == ""
     same = make_table(rows.assign(ours_last=rows["ours"]), "table1").matrix
-    assert {entry.last for line in same.lines for entry in line.entries} == {""}
+    assert {entry.beside for line in same.lines for entry in line.entries} == {""}
     rows.assign(ours_last=rows["ours_last"].where(~ran, 0.8765)).to_csv(tmp_path / "rows.csv", index=False)
     table(tmp_path / "rows.csv", "table1", tmp_path / "t.html", tmp_path / "t.tex", tmp_path / "t.csv")
     page = (tmp_path / "t.html").read_text(encoding="utf-8")

@@ -86,6 +86,15 @@ def test_the_table_has_devices_as_columns_and_states_as_rows(audio: tuple[Plan, 
     ]
 
 
+def test_the_best_round_stands_beside_the_last_one(audio: tuple[Plan, pd.DataFrame]) -> None:
+    table = make_table(audio[1], "table5")
+    normal = [line for line in table.matrix.lines if line.part == "state normal" and not line.published]
+    # At the best state all scores are alike, the baseline's, too.
+    assert {entry.beside for line in normal for entry in line.entries if not entry.missing} == {"best 1.00"}
+    first = table.ran[0]
+    assert (first["Ours"], first["Last round"], first["Best round"]) == ("0.50", "0.50", "1.00")
+
+
 def test_numbers_of_different_states_do_not_compete(audio: tuple[Plan, pd.DataFrame]) -> None:
     lines = make_table(audio[1], "table5").matrix.lines
     device_a = {(line.method, line.part): line.entries[0].best for line in lines if line.published}

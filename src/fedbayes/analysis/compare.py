@@ -5,8 +5,8 @@ preset that ran. A cell of ours that claims no printed number (a user's own meth
 table, with the metrics that table prints; an experiment whose numbers the paper does not print has a table of its own
 at the end. What the paper leaves out beside a printed metric (`Meaning.also`) follows it. Values are in our units
 (fractions), `printed` is the paper's own text. Ours is the mean over seeds of the paper's selection (`best` in its
-window); the last round, the mean of the last 100 rounds, the pooled value, the client mean and the worst client stand
-beside it. Verdicts follow the rule in `verdict.py`.
+window, or the last round); both of these, the mean of the last 100 rounds, the pooled value, the client mean and the
+worst client stand beside it. Verdicts follow the rule in `verdict.py`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,20 @@ COLUMNS = ["paper", "paper_name", "table", "dataset", "setting", "method", "metr
 COLUMNS += ["scope", "condition", "printed", "unit", "published", "published_std", "doubtful", "note", "status"]
 COLUMNS += ["experiment", "our_setting", "variant", "preset", "scale", "ran_on", "stand_in_for", "marks", "seeds"]
 COLUMNS += ["seed_list", "diverged"]
-COLUMNS += ["ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100", "ours_pooled", "ours_client_mean"]
-COLUMNS += ["ours_worst_client", "difference", "verdict", "why_no_verdict", "reduction", "runs", "experiment_title"]
+COLUMNS += ["ours", "std", "ci_low", "ci_high", "ours_last", "ours_best", "ours_mean100", "ours_pooled"]
+COLUMNS += [
+    "ours_client_mean",
+    "ours_worst_client",
+    "difference",
+    "verdict",
+    "why_no_verdict",
+    "reduction",
+    "runs",
+    "experiment_title",
+]
 
 # Columns of `COLUMNS` that hold numbers; all others are text.
-NUMBERS = ["published", "published_std", "ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100"]
+NUMBERS = ["published", "published_std", "ours", "std", "ci_low", "ci_high", "ours_last", "ours_best", "ours_mean100"]
 NUMBERS += ["ours_pooled", "ours_client_mean", "ours_worst_client", "difference"]
 
 # What names a cell of ours in the summary, and the same in the reproduction.

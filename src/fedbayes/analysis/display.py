@@ -110,10 +110,11 @@ def ours(row: Mapping[str, Any]) -> str:
     return (with_spread(row["ours"], row["std"], row) or "no value") + (f" {DIVERGED}" if row["diverged"] else "")
 
 
-def last(row: Mapping[str, Any]) -> str:
-    """The last round's value, where ours is of a better one and shows other digits; empty elsewhere."""
-    text = number(row["ours_last"], row)
-    return text if text != number(row["ours"], row) else ""
+def beside(row: Mapping[str, Any]) -> str:
+    """`last 87.65` beside a number of the best round, `best 0.61` beside one of the last; empty where digits agree."""
+    other = "best" if meaning_of(row["metric"]).selection == "last" else "last"
+    text = number(row[f"ours_{other}"], row)
+    return f"{other} {text}" if text and text != number(row["ours"], row) else ""
 
 
 def ran_on(row: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ class Entry:
         best: whether it is the best of those it competes with.
         doubtful: whether there is an objection to a printed number.
         missing: whether there is no number.
-        last: the last round's number, where it differs.
+        beside: the number of the last round, or of the best one where ours is of the last, where it differs.
     """
 
     text: str
@@ -47,7 +47,7 @@ class Entry:
     best: bool = False
     doubtful: bool = False
     missing: bool = False
-    last: str = ""
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
         if row["status"] == "run" and (row["preset"], row["variant"]) == (preset, variant):
             competes = not (row["marks"] or row["stand_in_for"])
             value = display.in_unit(row["ours"], row) if competes else float("nan")
-            return Entry(display.ours(row), value, display.digits(row), last=display.last(row))
+            return Entry(display.ours(row), value, display.digits(row), beside=display.beside(row))
     return _missing(rows[0], preset, variant)
 
 
