@@ -18,7 +18,7 @@ from typing import Any, cast
 import pandas as pd
 
 from fedbayes.analysis.beside import run_row
-from fedbayes.analysis.published import meaning_of, read_published
+from fedbayes.analysis.published import NOT_AVAILABLE, meaning_of, read_published
 from fedbayes.analysis.unprinted import followed_only, own_metrics, unprinted_row, unprinted_rows
 from fedbayes.analysis.verdict import DERIVED, NOT_IN_PAPER
 from fedbayes.io import write_with
@@ -87,8 +87,11 @@ def read_reproduction(file: Path) -> pd.DataFrame:
 
 
 def printed_only(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a reproduction that are about a printed number, not about a ratio of two of them or about none."""
-    return rows[~rows["why_no_verdict"].isin([NOT_IN_PAPER, DERIVED])]
+    """The rows of a reproduction that are about a printed number, not about a ratio of two of them or about none.
+
+    What a paper prints as not available does not exist, so that nobody could run it.
+    """
+    return rows[~rows["why_no_verdict"].isin([NOT_IN_PAPER, DERIVED]) & (rows["printed"] != NOT_AVAILABLE)]
 
 
 def _table_rows(table: str, printed: pd.DataFrame, ours: pd.DataFrame, own: list[str]) -> list[dict[str, Any]]:
