@@ -90,6 +90,10 @@ def test_accuracy_likelihood_and_calibration_of_both_models_at_new_clients_too(b
 def test_estimates_have_errors_instead(selffl: pd.DataFrame) -> None:
     rows = selffl[selffl["table"] == "ours-synthetic-ditto"]
     assert list(rows["our_metric"].unique()) == ["error", "distance"]
+    reading = make_table(selffl, "ours-synthetic-ditto").reading
+    assert (
+        "all seeds share the data of these repeats" in reading and "repeats" not in make_table(selffl, "table4").reading
+    )
     assert rows["ours"].notna().all() and set(rows["method"]) == {"DITTO, lambda 0.01", "DITTO, lambda 0.001"}
     assert set(selffl.loc[selffl["experiment"] == "audio-central", "table"]) == {""}
 

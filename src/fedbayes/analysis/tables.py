@@ -58,6 +58,10 @@ INFINITE = " Infinite (inf): the baseline accepts nothing falsely where it opera
 NEW_CLIENTS = " New clients are tested once training has ended: their numbers are of the last round."
 UNRUN = " Not run: left out at this scale; a dash: the paper, or our file of it, has no such number, preset or variant."
 UNPRINTED = " A method, setting or metric without published values is not in the paper."
+REPEATS = (
+    " Each seed's number is a mean over repeats of the experiment, and all seeds share the data of these repeats: the "
+    "deviation over seeds is of training alone, not of new data. The figures show standard errors over repeats."
+)
 COSTS = (
     " Costs belong to a whole run, not to a round. Times are of training alone, on the machine that ran; where the "
     "paper prints seconds, ratios of printed ones stand beside the same ratios of ours."
@@ -76,6 +80,8 @@ CSV_COLUMNS += [
     "why_no_verdict",
 ]
 CSV_COLUMNS += ["doubtful", "note", "reduction", "runs"]
+
+ESTIMATES = ("error", "distance")  # metrics of experiments that are repeated within a run
 
 # Of the columns of the list of what ran: those that say which row it is, and those about printed numbers.
 KEYS = ("Method", "Model", "Metric", "Setting", "Preset")
@@ -150,6 +156,8 @@ def make_table(rows: pd.DataFrame, key: str, planned: Sequence[Mapping[str, Any]
         reading += OF_LAST_ROUND
     elif any(last):
         reading += NEW_CLIENTS
+    if all(meaning_of(metric).metric in ESTIMATES for metric in of_table["metric"]):
+        reading += REPEATS
     if of_table["ours"].abs().eq(float("inf")).any():
         reading += INFINITE
     shape = matrix(of_table, planned)
