@@ -49,9 +49,9 @@ ui: $(READY)
 bench: $(READY)
 	$(BIN)/python -m fedbayes.benchmark results/benchmark.json $(ARGS)
 
-# Snakemake's own report with provenance and runtimes, after a reproduction.
+# Snakemake's own report with provenance and runtimes, after a reproduction and with its arguments in ARGS.
 report: $(READY)
-	$(BIN)/snakemake --report report.zip
+	$(BIN)/snakemake --report report.zip $(ARGS)
 
 # Generate every split data.dvc pins; `dvc status` is clean afterwards.
 splits: $(READY)

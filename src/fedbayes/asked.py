@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from fedbayes.plan import Cell, Plan
+from fedbayes.plan import Cell, Plan, slug
+from fedbayes.reading import choice, complain
 
 TABLE_FILE = re.compile(r"results/(?P<scale>\w+)/tables/(?P<paper>[^/]+)/(?P<table>[^/]+)\.(?:html|tex|csv)")
 # File names of tables, by paper.
@@ -27,6 +28,14 @@ def tables_asked(targets: Iterable[str], scale: str) -> Tables:
     return asked
 
 
+def check_asked(plan: Plan, tables: Tables) -> None:
+    """Stop at a table that its paper does not have: nothing would run for it. Snakemake knows the names of papers."""
+    for paper in tables.keys() & plan.papers.keys():
+        there = plan.shown(paper, "Table")
+        for name in sorted(tables[paper] - set(there)):
+            raise complain(f"results/{plan.config.scale}/tables/{paper}", "", "unknown table: " + choice(name, there))
+
+
 def cells_asked(plan: Plan, paper: str, tables: Tables, folder: Path) -> list[Cell]:
     """Cells of a paper that are asked for: those of its tables and those that ran before; all where no table is.
 
@@ -42,7 +51,7 @@ def cells_asked(plan: Plan, paper: str, tables: Tables, folder: Path) -> list[Ce
     return [
         cell
         for cell in cells
-        if (cell.published_table.lower() or cell.own_table) in tables[paper]
+        if slug(cell.published_table or cell.own_table) in tables[paper]
         or (folder / cell.run.folder / "evaluation.parquet").exists()
     ]
 

@@ -57,7 +57,7 @@ class Campaign:
     def analyse(self) -> None:
         """Summary and comparison from what stands in the folder."""
         summarize(self.index, self.root, self.summary)
-        compare(self.summary, PUBLISHED, "pFedBayes", "pfedbayes", self.reproduction)
+        compare(self.summary, PUBLISHED, "pFedBayes", "pfedbayes", self.plan.config.scale, self.reproduction)
 
 
 def make_campaign(root: Path, scale: str) -> Campaign:

@@ -29,7 +29,8 @@ def compared(paper: str, plan: Plan, folder: Path) -> Path:
     parts = [_summary(cell) for cell in plan.cells]
     pd.concat(parts, ignore_index=True).to_parquet(folder / "summary.parquet")
     out = folder / "reproduction.csv"
-    compare(folder / "summary.parquet", ROOT / "config/published.csv", plan.papers[paper].name, paper, out)
+    name, scale = plan.papers[paper].name, plan.config.scale
+    compare(folder / "summary.parquet", ROOT / "config/published.csv", name, paper, scale, out)
     return out
 
 

@@ -56,7 +56,7 @@ def test_a_doubtful_number_gets_no_verdict(full: Campaign, tmp_path: Path) -> No
     text = PUBLISHED.read_text(encoding="utf-8")
     doubted = tmp_path / "published.csv"
     doubted.write_text(text.replace("acc_GM_pct,87.38,0.27,,", "acc_GM_pct,87.38,0.27,a slip,"), encoding="utf-8")
-    compare(full.summary, doubted, "pFedBayes", "pfedbayes", tmp_path / "out.csv")
+    compare(full.summary, doubted, "pFedBayes", "pfedbayes", "paper", tmp_path / "out.csv")
     ran = read_reproduction(tmp_path / "out.csv").query("status == 'run'")
     assert set(ran["verdict"]) == {""} and set(ran["why_no_verdict"]) == {"published number doubtful"}
     assert set(ran["doubtful"]) == {"a slip"}
@@ -66,7 +66,7 @@ def test_presets_are_rows_of_their_own(full: Campaign, tmp_path: Path) -> None:
     summary = pd.read_parquet(full.summary)
     both = pd.concat([summary, summary.assign(preset="reference", mean=summary["mean"] - 0.03)])
     both.to_parquet(tmp_path / "summary.parquet")
-    compare(tmp_path / "summary.parquet", PUBLISHED, "pFedBayes", "pfedbayes", tmp_path / "out.csv")
+    compare(tmp_path / "summary.parquet", PUBLISHED, "pFedBayes", "pfedbayes", "paper", tmp_path / "out.csv")
     ran = read_reproduction(tmp_path / "out.csv").query("status == 'run' and variant == ''")
     assert list(ran["preset"]) == ["paper", "reference"]
     assert list(ran["ours"]) == pytest.approx([0.909, 0.879])
@@ -77,7 +77,7 @@ def test_a_metric_that_names_no_model_takes_the_one_followed(full: Campaign, tmp
     lines = ["paper,table,dataset,setting,method,metric,value,std,doubtful,note"]
     lines += ["P,Table1,MNIST,small,FedAvg,acc_pct,90.0,,,", "P,Table1,MNIST,small,FedAvg,W-ECE,0.140,,,"]
     (tmp_path / "published.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    compare(full.summary, tmp_path / "published.csv", "P", "pfedbayes", tmp_path / "out.csv")
+    compare(full.summary, tmp_path / "published.csv", "P", "pfedbayes", "paper", tmp_path / "out.csv")
     rows = read_reproduction(tmp_path / "out.csv").query("variant == ''").set_index("metric")
     assert set(rows["model"]) == {"gm"}  # the fine-tuned personal model is tested at the end only
     # The invented ece is 0.1 in the evaluation of every state, and 1 - accuracy or more over the rounds.
@@ -89,4 +89,4 @@ def test_a_metric_that_names_no_model_takes_the_one_followed(full: Campaign, tmp
 
 def test_an_unknown_paper_is_named(full: Campaign, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"found 'pFedBays'.*did you mean 'pFedBayes'"):
-        compare(full.summary, PUBLISHED, "pFedBays", "pfedbayes", tmp_path / "out.csv")
+        compare(full.summary, PUBLISHED, "pFedBays", "pfedbayes", "paper", tmp_path / "out.csv")

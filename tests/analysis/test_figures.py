@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from artefacts import ROOT
 from campaign import Campaign
 from fedbayes.analysis.drawing import caption_of, from_zero
-from fedbayes.analysis.figures import figure
+from fedbayes.analysis.figures import figure, lines
 from fedbayes.analysis.figures.lines import accuracy_by_round, curves, legend_below
-from fedbayes.analysis.figures.sources import closing, heading, read_logged, what_ran
+from fedbayes.analysis.figures.sources import closing, heading, read_logged, read_runs, what_ran
 from fedbayes.analysis.summarize import read_index
 from fedbayes.reading import ConfigError
 
@@ -36,6 +36,25 @@ def test_curves_are_mean_lowest_and_highest_over_seeds(full: Campaign) -> None:
     assert set(values["model"]) == {"gm"} and len(values) == 801
     # At round 400: 0.5 + 0.4 / 2 + 0.01 seed.
     assert tuple(values.loc[400, ["mean", "low", "high"]]) == pytest.approx((0.71, 0.70, 0.72))
+
+
+def test_seeds_that_have_no_value_any_more_end_the_curve(full: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = read_index(full.index)
+    cells = index[index["setting"] == "mnist-small"]
+    rows = read_runs(cells, full.root, "rounds.parquet")
+    gone = (rows["seed"] == 1) & (rows["round"] > 400)
+    monkeypatch.setattr(lines, "read_runs", lambda *_: rows.assign(value=rows["value"].mask(gone)))
+    values = curves(cells, full.root).set_index("round")
+    assert values.loc[400, "mean"] == pytest.approx(0.71)
+    assert values.loc[401:, ["mean", "low", "high"]].isna().all(axis=None)
+    panel = accuracy_by_round(cells, TITLES, full.root, NO_LOG).axes[0]
+    assert panel.get_ylim()[0] == 50.0, "the axis does not stumble over missing values"
+
+
+def test_captions_count_the_seeds_that_diverged(diverged: Campaign, full: Campaign, tmp_path: Path) -> None:
+    caption = caption_of(draw(diverged, tmp_path)[0])
+    assert "3 seeds. Diverged: 2 of 3 seeds of FedAvg (paper) on MNIST small." in caption
+    assert "iverged" not in caption_of(draw(full, tmp_path)[0])
 
 
 def test_a_panel_for_each_setting_with_labelled_axes(full: Campaign) -> None:
@@ -105,6 +124,21 @@ def test_a_public_log_is_drawn_behind_ours_and_named(full: Campaign) -> None:
     highest = max(float(line.get_ydata().max()) for line in lines.values())
     assert panel.get_ylim()[1] > highest, "the log fits into the panel"
     assert behind.get_zorder() < lines["FedAvg (paper), GM"].get_zorder()
+
+
+def test_a_public_log_stands_alone_where_ours_did_not_run(smoke: Campaign, tmp_path: Path) -> None:
+    logged = read_logged(LOGGED, "pfedbayes/figure2")
+    titles = {"mnist-small": "MNIST small", "mnist-medium": "MNIST medium"}
+    _, panel = accuracy_by_round(read_index(smoke.index), titles, smoke.root, logged).axes
+    assert {line.get_label() for line in panel.get_lines()} == {
+        "pFedBayes, public log, PM",
+        "pFedBayes, public log, GM",
+    }
+    assert [text.get_text() for text in panel.texts] == ["not run at this scale"]
+    assert panel.get_xlabel() == "communication round" and len(panel.get_xticks()) > 1
+    svg = tmp_path / "figure2.svg"
+    figure("pfedbayes/figure2", smoke.index, smoke.root, titles, LOGGED, svg, svg.with_suffix(".png"))
+    assert "Grey, behind or alone: " in caption_of(svg)
 
 
 def test_variants_have_no_panel_of_their_own(full: Campaign, tmp_path: Path) -> None:

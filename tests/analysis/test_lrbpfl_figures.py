@@ -129,7 +129,13 @@ def test_figure_1_shows_the_mean_client(made: Made) -> None:
 
 
 def new(condition: str, values: list[float]) -> list[tuple[Any, ...]]:
-    return [("best-pm", condition, client, "ece15", value) for client, value in enumerate(values)]
+    # After the last round; the best one is no concern of newcomers.
+    states = (("last", 0.0), ("best-pm", 0.07))
+    return [
+        (state, condition, client, "ece15", value + shift)
+        for client, value in enumerate(values)
+        for state, shift in states
+    ]
 
 
 def test_errors_of_new_clients_by_alpha(made: Made) -> None:

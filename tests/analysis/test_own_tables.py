@@ -91,6 +91,10 @@ def test_accuracy_likelihood_and_calibration_of_both_models_at_new_clients_too(b
 def test_estimates_have_errors_instead(selffl: pd.DataFrame) -> None:
     rows = selffl[selffl["table"] == "ours-synthetic-ditto"]
     assert list(rows["our_metric"].unique()) == ["error", "distance"]
+    reading = make_table(selffl, "ours-synthetic-ditto").reading
+    assert (
+        "all seeds share the data of these repeats" in reading and "repeats" not in make_table(selffl, "table4").reading
+    )
     assert rows["ours"].notna().all() and set(rows["method"]) == {"DITTO, lambda 0.01", "DITTO, lambda 0.001"}
     assert set(selffl.loc[selffl["experiment"] == "audio-central", "table"]) == {""}
 
@@ -106,6 +110,8 @@ def test_the_table_has_a_row_for_each_cell_and_no_columns_about_printed_numbers(
     assert [entry.missing for entry in first.entries] == [False] * 6
     assert second.method == "BPFed (own-bpfed)" and [entry.text for entry in second.entries[3:]] == ["–"] * 3
     assert len(made.listing.items) == 8 * 2 + 8
+    stood_in = make_table(feduab.assign(ran_on="MNIST-5k", stand_in_for="MNIST"), "ours-participation").listing
+    assert stood_in is not None and {item.dataset for item in stood_in.items} == {"MNIST-5k (stands in for MNIST)"}
     assert not {"Published", "Difference", "Verdict"} & set(made.ran[0]) and "Metric" in made.ran[0]
 
 
@@ -156,7 +162,7 @@ def unprinted(full: Campaign, tmp_path_factory: pytest.TempPathFactory) -> tuple
     folder = tmp_path_factory.mktemp("unprinted")
     pd.concat(parts).to_parquet(folder / "summary.parquet")
     out = folder / "pfedbayes.csv"
-    compare(folder / "summary.parquet", ROOT / "config/published.csv", "pFedBayes", "pfedbayes", out)
+    compare(folder / "summary.parquet", ROOT / "config/published.csv", "pFedBayes", "pfedbayes", "paper", out)
     return full, out
 
 

@@ -118,7 +118,7 @@ def compared(tmp_path: Path) -> pd.DataFrame:
     ]
     lines = [HEADER, *(f"P,Table1,D,S,{line}" for line in printed)]
     (tmp_path / "published.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    compare(tmp_path / "summary.parquet", tmp_path / "published.csv", "P", "p", tmp_path / "out.csv")
+    compare(tmp_path / "summary.parquet", tmp_path / "published.csv", "P", "p", "paper", tmp_path / "out.csv")
     return read_reproduction(tmp_path / "out.csv")
 
 

@@ -24,6 +24,9 @@ PLANNED = [cell.row() for cell in make_plan(papers=["selffl"], scale="paper").ce
 
 
 def write_index(folder: Path, cells: list[Cell]) -> Path:
+    """The index of some cells, and the records of their runs."""
+    for cell in cells:
+        write_json(folder / cell.run.folder / "run.json", {"spec": cell.run.spec, "outcome": "finished"})
     file = folder / "index.csv"
     pd.DataFrame([cell.row() for cell in cells]).to_csv(file, index=False)
     return file
@@ -41,9 +44,7 @@ def write_errors(folder: Path, cell: Cell, by_repeat: dict[str, list[float]]) ->
         for repeat, value in [(-1, 99.0), *enumerate(values)]:
             rows.append(["last", 200, model, "clean", repeat, 1, "error", value])
             rows.append(["last", 200, model, "clean", repeat, 1, "distance", 77.0])
-    target = folder / cell.run.folder
-    write_rows(target / "evaluation.parquet", EVALUATION_COLUMNS, rows)
-    write_json(target / "run.json", {"spec": cell.run.spec})
+    write_rows(folder / cell.run.folder / "evaluation.parquet", EVALUATION_COLUMNS, rows)
 
 
 def drawn(folder: Path, name: str, index: Path) -> str:

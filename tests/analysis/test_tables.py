@@ -13,6 +13,7 @@ from fedbayes.analysis.compare import read_reproduction
 from fedbayes.analysis.latex import escape
 from fedbayes.analysis.matrix import Line, Matrix, matrix
 from fedbayes.analysis.tables import make_table, table
+from fedbayes.plan import slug
 from fedbayes.reading import ConfigError
 
 
@@ -64,6 +65,51 @@ def test_best_follows_the_direction_of_the_metric(full: Campaign) -> None:
     assert lowest == {"BNFed"}  # 78.70 is the lowest number of MNIST small
 
 
+def test_what_the_papers_file_does_not_have_is_a_dash(full: Campaign) -> None:
+    rows = read_reproduction(full.reproduction)
+    cells = [cell.row() for cell in full.plan.cells]
+    assert {cell["variant"] for cell in cells if cell["published_setting"] == "small"} >= {"", "stratified split"}
+    made = make_table(rows, "table1", [cell for cell in cells if cell["published_dataset"] != "CIFAR-10"])
+    plain, stratified = (line_of(made.matrix, "FedAvg", "GM", f"ours, {source}").entries
+                         for source in ("paper", "paper, stratified split"))  # fmt: skip
+    assert [entry.text for entry in plain[1:]] == ["not run"] * 5 + ["–"] * 3
+    has = {
+        (cell["published_dataset"], cell["published_setting"])
+        for cell in cells
+        if (cell["published_table"], cell["method"], cell["variant"]) == ("Table1", "FedAvg", "stratified split")
+    }
+    expected = ["not run" if column in has and column[0] != "CIFAR-10" else "–" for column in made.matrix.columns]
+    assert [entry.text for entry in stratified[1:]] == expected[1:] and "–" in expected
+    # A method of which nothing ran is not told by a preset.
+    assert {entry.text for entry in line_of(made.matrix, "pFedGP", "PM", "ours").entries} == {"not run"}
+    assert "a dash: the paper, or our file of it, has no such" in made.reading
+
+
+def judged(full: Campaign, rows: list[tuple[str, str, float]], **columns: str) -> list[bool]:
+    """Which of our numbers are bold in one column: method, printed text and value of each, with other columns alike."""
+    found = read_reproduction(full.reproduction).query("metric == 'acc_GM_pct' and status == 'run'").iloc[[0]]
+    parts = [
+        found.assign(**{"metric": "global_loss_nll", "method": method, "printed": printed, "ours": value} | columns)
+        for method, printed, value in rows
+    ]
+    return [line.entries[0].best for line in matrix(pd.concat(parts)).lines if not line.published]
+
+
+def test_the_best_is_found_with_the_most_digits_of_the_column(full: Campaign) -> None:
+    # FedUAB's Table 8 has two digits in some rows and three in others.
+    assert judged(full, [("A", "0.54", 0.5444), ("B", "0.541", 0.5432)]) == [False, True]
+    assert judged(full, [("A", "0.54", 0.5411), ("B", "0.541", 0.5409)]) == [True, True]
+    assert judged(full, [("A", "0.54", 0.5449), ("B", "0.54", 0.5351)]) == [True, True], "both are shown as 0.54"
+
+
+def test_only_different_methods_on_the_papers_data_by_a_sound_protocol_compete(full: Campaign) -> None:
+    pair = [("A", "0.5", 0.5), ("B", "0.6", 0.6)]
+    assert judged(full, pair) == [True, False]
+    assert judged(full, [("A", "0.5", 0.5), ("A", "0.6", 0.6)])[0] is False
+    assert judged(full, pair, stand_in_for="MNIST") == [False, False]
+    assert judged(full, pair, marks="adapted on test data") == [False, False]
+
+
 def test_doubtful_numbers_carry_a_dagger_and_their_objection(table1: Matrix) -> None:
     printed = line_of(table1, "BNFed", "GM", "published")
     assert [entry.doubtful for entry in printed.entries] == [False] * 6 + [True] * 3
@@ -89,6 +135,25 @@ def test_every_file_says_scale_seeds_dataset_and_preset(files: dict[str, Path]) 
         for word in ("Scale", "Seeds", "Ran on", "Preset", "MNIST-5k (stands in for MNIST)", "not run", "Reduction"):
             assert word in text, (kind, word)
     assert {"scale", "seeds", "ran_on", "stand_in_for", "preset"} <= set(pd.read_csv(files["csv"]).columns)
+
+
+def test_stand_ins_are_called_so_where_the_numbers_stand(
+    files: dict[str, Path], full: Campaign, smoke: Campaign
+) -> None:
+    words = "Not the paper's data: ours ran under MNIST on MNIST-5k (stands in for MNIST)."
+    assert words in make_table(read_reproduction(smoke.reproduction), "table1").reading
+    assert words in files["tex"].read_text(encoding="utf-8")
+    assert "Not the paper's data" not in make_table(read_reproduction(full.reproduction), "table1").reading
+    titles = read_reproduction(full.reproduction).assign(dataset="CNews", ran_on="THUCNews titles")
+    told = make_table(titles.assign(stand_in_for="CNews"), "table1").reading
+    assert "ours ran under CNews on THUCNews titles (stands in for CNews)." in told
+
+
+def test_the_latex_names_scale_and_data(files: dict[str, Path], smoke: Campaign, tmp_path: Path) -> None:
+    head = r"\paragraph{pFedBayes, Table 1, scale smoke, ours on MNIST-5k (stands in for MNIST).}"
+    assert head in files["tex"].read_text(encoding="utf-8")
+    table(smoke.reproduction, "table2", tmp_path / "t.html", tmp_path / "t.tex", tmp_path / "t.csv")
+    assert "Table 2, scale smoke, ours on nothing." in (tmp_path / "t.tex").read_text(encoding="utf-8")
 
 
 def test_the_csv_is_in_the_printed_unit(files: dict[str, Path], smoke: Campaign) -> None:
@@ -127,10 +192,10 @@ def test_the_last_round_stands_beside_the_best_one_where_it_differs(full: Campai
     rows = read_reproduction(full.reproduction)
     ran = rows["status"] == "run"
     found = make_table(rows.assign(ours_last=rows["ours_last"].where(~ran, 0.8765)), "table1")
-    assert line_of(found.matrix, "FedAvg", "GM", "ours, paper").entries[0].last == "87.65"
-    assert line_of(found.matrix, "FedAvg", "GM", "published").entries[0].last == ""
+    assert line_of(found.matrix, "FedAvg", "GM", "ours, paper").entries[0].beside == "last 87.65"
+    assert line_of(found.matrix, "FedAvg", "GM", "published").entries[0].beside == ""
     same = make_table(rows.assign(ours_last=rows["ours"]), "table1").matrix
-    assert {entry.last for line in same.lines for entry in line.entries} == {""}
+    assert {entry.beside for line in same.lines for entry in line.entries} == {""}
     rows.assign(ours_last=rows["ours_last"].where(~ran, 0.8765)).to_csv(tmp_path / "rows.csv", index=False)
     table(tmp_path / "rows.csv", "table1", tmp_path / "t.html", tmp_path / "t.tex", tmp_path / "t.csv")
     page = (tmp_path / "t.html").read_text(encoding="utf-8")
@@ -157,6 +222,7 @@ def test_an_unknown_table_is_named(smoke: Campaign, tmp_path: Path) -> None:
         (0.037, "ECE", "0.037", "0.037"),
         (-0.0138, "acc_GM_pct", "87.38", "−1.38"),
         (float("nan"), "acc_GM_pct", "87.38", ""),
+        (-0.00001, "acc_GM_pct", "87.38", "0.00"),
         (1.0, "time_factor", "M", "1.00"),
     ],
 )
@@ -165,7 +231,7 @@ def test_numbers_have_the_papers_unit_and_digits(value: float, metric: str, prin
 
 
 def test_names() -> None:
-    assert [display.slug(name) for name in ("Table1", "Table 1", "TableII", "Figure 2")] == [
+    assert [slug(name) for name in ("Table1", "Table 1", "TableII", "Figure 2")] == [
         "table1",
         "table1",
         "tableii",

@@ -22,7 +22,7 @@ def compared(campaign: Campaign, folder: Path, *printed: str, **changes: str) ->
     summary.to_parquet(folder / "summary.parquet")
     header = "paper,table,dataset,setting,method,metric,value,std,doubtful,note"
     (folder / "published.csv").write_text("\n".join([header, *printed]) + "\n", encoding="utf-8")
-    compare(folder / "summary.parquet", folder / "published.csv", "P", "pfedbayes", folder / "out.csv")
+    compare(folder / "summary.parquet", folder / "published.csv", "P", "pfedbayes", "smoke", folder / "out.csv")
     return read_reproduction(folder / "out.csv").query("why_no_verdict == 'not in the paper'")
 
 
@@ -48,7 +48,7 @@ def test_both_models_are_shown_where_both_were_followed(full: Campaign, tmp_path
     summary = pd.read_parquet(full.summary).query("variant == ''").assign(method="FedMine")
     personal = summary[summary["model"] == "gm"].assign(model="pm", mean=lambda rows: rows["mean"] + 0.02)
     pd.concat([summary[summary["model"] == "gm"], personal]).to_parquet(tmp_path / "summary.parquet")
-    compare(tmp_path / "summary.parquet", PUBLISHED, "pFedBayes", "pfedbayes", tmp_path / "out.csv")
+    compare(tmp_path / "summary.parquet", PUBLISHED, "pFedBayes", "pfedbayes", "smoke", tmp_path / "out.csv")
     own = read_reproduction(tmp_path / "out.csv").query("method == 'FedMine'").set_index("metric")
     assert own["ours"].to_dict() == {"acc_PM_pct": pytest.approx(0.929), "acc_GM_pct": pytest.approx(0.909)}
 
@@ -125,6 +125,6 @@ def test_a_model_that_no_metric_names_is_known_even_for_a_metric_the_rounds_lack
     (tmp_path / "published.csv").write_text(
         f"paper,table,dataset,setting,method,metric,value,std,doubtful,note\n{line}\n", encoding="utf-8"
     )
-    compare(tmp_path / "summary.parquet", tmp_path / "published.csv", "P", "pfedbayes", tmp_path / "out.csv")
+    compare(tmp_path / "summary.parquet", tmp_path / "published.csv", "P", "pfedbayes", "smoke", tmp_path / "out.csv")
     row = read_reproduction(tmp_path / "out.csv").iloc[0]
     assert (row["model"], row["ours"]) == ("pm", 0.2)

@@ -12,6 +12,7 @@ from artefacts import ROOT, make_plan, write_run
 from fedbayes.analysis.compare import compare, printed_only, read_reproduction
 from fedbayes.analysis.coverage import unrun
 from fedbayes.analysis.device_columns import by_device
+from fedbayes.analysis.report import counts
 from fedbayes.analysis.summarize import summarize
 from fedbayes.analysis.tables import make_table
 from fedbayes.plan import Plan
@@ -52,14 +53,14 @@ def audio(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, pd.DataFrame]
     pd.DataFrame([cell.row() for cell in cells]).to_csv(folder / "index.csv", index=False)
     summarize(folder / "index.csv", folder, folder / "summary.parquet")
     published = ROOT / "config/published.csv"
-    compare(folder / "summary.parquet", published, "Self-FL", "selffl", folder / "out.csv")
+    compare(folder / "summary.parquet", published, "Self-FL", "selffl", "paper", folder / "out.csv")
     return plan, read_reproduction(folder / "out.csv")
 
 
 def test_every_available_number_stands_beside_its_own_group(audio: tuple[Plan, pd.DataFrame]) -> None:
     rows = printed_only(audio[1])
     ran = rows[rows["status"] == "run"]
-    assert len(ran) == 10 + 26 + 26 and set(rows.loc[rows["status"] != "run", "printed"]) == {"NA"}
+    assert len(ran) == 10 + 26 + 26 and set(rows["status"]) == {"run"} and "NA" in set(audio[1]["printed"])
     expected = ran["condition"].str.startswith("playback").map({True: 2.0, False: 0.5})
     assert ran["ours"].tolist() == expected.tolist()
     for row in ran.itertuples():
@@ -84,6 +85,15 @@ def test_the_table_has_devices_as_columns_and_states_as_rows(audio: tuple[Plan, 
         ["NA", "0.89", "NA", "1.04", "1.00"],
         ["–", "0.50", "–", "0.50", "0.50"],
     ]
+
+
+def test_the_best_round_stands_beside_the_last_one(audio: tuple[Plan, pd.DataFrame]) -> None:
+    table = make_table(audio[1], "table5")
+    normal = [line for line in table.matrix.lines if line.part == "state normal" and not line.published]
+    # At the best state all scores are alike, the baseline's, too.
+    assert {entry.beside for line in normal for entry in line.entries if not entry.missing} == {"best 1.00"}
+    first = table.ran[0]
+    assert (first["Ours"], first["Last round"], first["Best round"]) == ("0.50", "0.50", "1.00")
 
 
 def test_numbers_of_different_states_do_not_compete(audio: tuple[Plan, pd.DataFrame]) -> None:
@@ -115,6 +125,8 @@ def test_what_does_not_exist_is_not_counted_as_missing(audio: tuple[Plan, pd.Dat
     plan, rows = audio
     missing = unrun(rows, plan.left_out("selffl"))
     assert sum(part.numbers for part in missing) == 0
+    told = counts(rows)
+    assert (told["printed"], told["not run"], (rows["printed"] == "NA").sum()) == (62, 0, 8)
 
 
 def test_settings_without_devices_stay_as_they_are() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from artefacts import make_plan, write_run
-from fedbayes.asked import cells_asked, folders_asked, tables_asked
+from fedbayes.asked import cells_asked, check_asked, folders_asked, tables_asked
+from fedbayes.plan import Cell, ConfigError
 
 
 def test_targets_that_are_tables_alone() -> None:
@@ -29,6 +30,17 @@ def test_a_table_needs_all_its_cells_and_no_others(paper: str, table: str, tmp_p
     assert len(folders_asked(plan, paper, asked, tmp_path)) < len(plan.runs)
     assert cells_asked(plan, paper, {}, tmp_path) == plan.cells_of(paper)
     assert cells_asked(plan, paper, {"another": frozenset({table})}, tmp_path) == plan.cells_of(paper)
+
+
+def test_a_table_that_a_paper_does_not_have_is_named() -> None:
+    plan = make_plan()
+    check_asked(plan, {"pfedbayes": frozenset({"table1", "ours-figure3"}), "another": frozenset({"table1"})})
+    with pytest.raises(ConfigError, match=r"unknown table: found 'table9'; allowed: .*table1.*did you mean 'table"):
+        check_asked(plan, {"pfedbayes": frozenset({"table9"})})
+
+
+def test_the_columns_of_cells_are_known_without_one() -> None:
+    assert Cell.columns() == list(make_plan().cells[0].row())
 
 
 def test_a_table_of_our_own_goes_by_its_name(tmp_path: Path) -> None:

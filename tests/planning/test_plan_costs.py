@@ -9,7 +9,18 @@ from pathlib import Path
 import pytest
 
 from artefacts import ROOT, make_plan, write_run
-from fedbayes.costs import RATES, Measured, Rates, Size, passes, size_of, summary, test_passes, training_passes
+from fedbayes.costs import (
+    RATES,
+    START_UP_SECONDS,
+    Measured,
+    Rates,
+    Size,
+    passes,
+    size_of,
+    summary,
+    test_passes,
+    training_passes,
+)
 from fedbayes.plan import Run
 
 test_passes.__test__ = False  # type: ignore[attr-defined]  # passes of tests, not a test of passes
@@ -21,6 +32,9 @@ RUNS = {
     "reduced": {"pfedbayes": 70, "selffl": 32, "bpfed": 82, "lrbpfl": 13, "feduab": 44},
     "paper": {"pfedbayes": 678, "selffl": 411, "bpfed": 771, "lrbpfl": 1170, "feduab": 645},
 }
+SMOKE_SECONDS = 10.0  # of training and tests by the measured rates, beside what every job takes to start
+# Tests of their pinned split's 900 images are most of it: only another committed split would make them quicker.
+SLOWER = {"lrbpfl MetaVD": 14.0, "lrbpfl pFedGP": 13.0}
 SPEC = {
     "training": {"rounds": 10, "clients_per_round": 4, "trains": "selected"},
     "local": {"batch": 50, "amount": 5, "unit": "batches", "order": "cyclic"},
@@ -136,12 +150,23 @@ def test_finished_runs_cost_nothing_and_shared_ones_count_once(tmp_path: Path) -
     # A second paper whose cells are filled by the same runs.
     papers = small.papers | {"twin": small.papers["pfedbayes"]}
     twice = replace(small, papers=papers, cells=small.cells + tuple(replace(c, paper="twin") for c in small.cells))
-    counts = {line.split()[0]: line.split()[1] for line in summary(twice, rates, tmp_path / "new").splitlines()[2:5]}
+    said = summary(twice, rates, tmp_path / "new")
+    assert f"the total is {len(small.runs)} less, as papers share runs" in said
+    assert "less, as papers share runs" not in summary(small, rates, tmp_path / "new")
+    counts = {line.split()[0]: line.split()[1] for line in said.splitlines()[2:5]}
     assert counts == dict.fromkeys(("pfedbayes", "twin", "total"), str(len(small.runs)))
     for run in small.runs.values():
         write_run(tmp_path, run)
     done = next(line for line in summary(small, rates, tmp_path).splitlines() if line.startswith("total")).split()
     assert done == ["total", *[str(len(small.runs))] * 2, "0", "0.0", "0.0", "GB", "0.0", "GB", "0"]
+
+
+def test_a_smoke_run_takes_ten_seconds_at_most() -> None:
+    plan, rates = make_plan(papers=PAPERS), Rates.read(ROOT)
+    seconds = {run.id: rates.cost(plan, run).seconds - START_UP_SECONDS for run in plan.runs.values()}
+    names = {cell.run.id: f"{cell.paper} {cell.method}" for cell in plan.cells}
+    most = {run: SLOWER.get(name, SMOKE_SECONDS) for run, name in names.items()}
+    assert {names[run]: round(took, 1) for run, took in seconds.items() if took > most[run]} == {}
 
 
 def test_the_committed_table_is_whole() -> None:

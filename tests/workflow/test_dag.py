@@ -80,6 +80,12 @@ def test_a_run_of_another_scale_is_told_in_one_sentence(clone: Path) -> None:
     assert said[0].startswith(f"fedbayes: run {run.id} is not in the plan of scale smoke: a run of another scale")
 
 
+def test_a_table_that_does_not_exist_is_told_in_one_sentence(clone: Path) -> None:
+    done = snakemake(clone, "-n", "results/smoke/tables/pfedbayes/table9.html", check=False)
+    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if "fedbayes: " in line]
+    assert done.returncode != 0 and len(said) == 1 and "unknown table: found 'table9'" in said[0]
+
+
 def test_a_configuration_without_execution_gets_the_defaults(clone: Path) -> None:
     file = clone / "config/config.yaml"
     before = file.read_text()

@@ -4,7 +4,7 @@ from functools import cache
 
 from snakemake.exceptions import WorkflowError
 
-from fedbayes.asked import cells_asked, folders_asked, tables_asked
+from fedbayes.asked import cells_asked, check_asked, folders_asked, tables_asked
 from fedbayes.codedigest import code_digest
 from fedbayes.config import ArrayFacts
 from fedbayes.costs import Rates, summary
@@ -108,7 +108,12 @@ def outsider_files(wildcards):
 @cache
 def asked():
     """The tables that are asked for by their file names, by paper; known once the command line has been read."""
-    return tables_asked(workflow.dag_settings.targets, SCALE)
+    tables = tables_asked(workflow.dag_settings.targets, SCALE)
+    try:
+        check_asked(PLAN, tables)
+    except ConfigError as error:
+        raise WorkflowError(f"fedbayes: {error}")
+    return tables
 
 
 def artefacts(paper, name):
@@ -127,9 +132,10 @@ def shown(kind, pattern, papers=tuple(PLAN.papers)):
 
 @cache
 def planned_at_paper(paper):
-    """The cells of a paper at scale paper, all experiments, one seed: a figure says what of them did not run."""
+    """The cells of a paper at scale paper, all experiments, one seed: tables and figures say what of them did not run."""
     whole = load_plan(config | {"scale": "paper", "papers": [paper], "experiments": None, "seeds": [0]}, ROOT)
-    columns = ("experiment", "setting", "variant", "method", "preset", "published_dataset")
+    columns = ["experiment", "setting", "variant", "method", "preset"]
+    columns += ["published_table", "published_dataset", "published_setting"]
     return [{column: getattr(cell, column) for column in columns} for cell in whole.cells]
 
 

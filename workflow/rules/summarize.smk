@@ -95,6 +95,7 @@ rule tables:
         mem_mb=1000,
         runtime=10,
     params:
+        planned=lambda wildcards: planned_at_paper(wildcards.paper),
         code=code_digest("analysis.tables", "analysis.templates"),
     message:
         "{wildcards.table} of {wildcards.paper}"
@@ -193,6 +194,7 @@ rule report:
     params:
         papers=PLAN.headers,
         left_out={paper: PLAN.left_out(paper) for paper in PLAN.papers},
+        planned=lambda wildcards: {paper: planned_at_paper(paper) for paper in PLAN.papers},
         code=code_digest("analysis.report", "analysis.terminal", "analysis.templates"),
     message:
         "report at scale {wildcards.scale}"

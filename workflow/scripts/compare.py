@@ -11,5 +11,6 @@ with job(snakemake.log[0]):
         Path(snakemake.input.published),
         snakemake.params.name,
         snakemake.wildcards.paper,
+        snakemake.wildcards.scale,
         Path(snakemake.output.reproduction),
     )

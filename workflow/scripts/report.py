@@ -14,7 +14,14 @@ with job(snakemake.log[0]):
         for kind in ("reproductions", "indices", "tables", "figures", "splits")
     )
     chapters = chapters_of(
-        snakemake.params.papers, snakemake.params.left_out, reproductions, indices, tables, figures, splits
+        snakemake.params.papers,
+        snakemake.params.left_out,
+        reproductions,
+        indices,
+        tables,
+        figures,
+        splits,
+        snakemake.params.planned,
     )
     report(snakemake.wildcards.scale, chapters, Path("."), commit(), Path(snakemake.output.html))
     write_text(Path(snakemake.output.text), terminal_table(reproductions))

@@ -6,5 +6,11 @@ from fedbayes.analysis.tables import table
 from fedbayes.job import job
 
 with job(snakemake.log[0]):
-    out = snakemake.output
-    table(Path(snakemake.input.reproduction), snakemake.wildcards.table, Path(out.html), Path(out.tex), Path(out.csv))
+    table(
+        Path(snakemake.input.reproduction),
+        snakemake.wildcards.table,
+        Path(snakemake.output.html),
+        Path(snakemake.output.tex),
+        Path(snakemake.output.csv),
+        snakemake.params.planned,
+    )

@@ -50,6 +50,7 @@ def run_row(theirs: dict[str, Any], meaning: Meaning, cell: pd.DataFrame) -> dic
         "ran_on": source["dataset_title"],
         "ours": ours,
         "ours_last": mean("last", meaning.scope),
+        "ours_best": mean("best", meaning.scope),
         "ours_mean100": mean("mean100", meaning.scope),
         "ours_pooled": mean(selection, "pooled"),
         "ours_client_mean": mean(selection, "mean"),

@@ -5,8 +5,8 @@ preset that ran. A cell of ours that claims no printed number (a user's own meth
 table, with the metrics that table prints; an experiment whose numbers the paper does not print has a table of its own
 at the end. What the paper leaves out beside a printed metric (`Meaning.also`) follows it. Values are in our units
 (fractions), `printed` is the paper's own text. Ours is the mean over seeds of the paper's selection (`best` in its
-window); the last round, the mean of the last 100 rounds, the pooled value, the client mean and the worst client stand
-beside it. Verdicts follow the rule in `verdict.py`.
+window, or the last round); both of these, the mean of the last 100 rounds, the pooled value, the client mean and the
+worst client stand beside it. Verdicts follow the rule in `verdict.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, cast
 import pandas as pd
 
 from fedbayes.analysis.beside import run_row
-from fedbayes.analysis.published import meaning_of, read_published
+from fedbayes.analysis.published import NOT_AVAILABLE, meaning_of, read_published
 from fedbayes.analysis.unprinted import followed_only, own_metrics, unprinted_row, unprinted_rows
 from fedbayes.analysis.verdict import DERIVED, NOT_IN_PAPER
 from fedbayes.io import write_with
@@ -28,11 +28,20 @@ COLUMNS = ["paper", "paper_name", "table", "dataset", "setting", "method", "metr
 COLUMNS += ["scope", "condition", "printed", "unit", "published", "published_std", "doubtful", "note", "status"]
 COLUMNS += ["experiment", "our_setting", "variant", "preset", "scale", "ran_on", "stand_in_for", "marks", "seeds"]
 COLUMNS += ["seed_list", "diverged"]
-COLUMNS += ["ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100", "ours_pooled", "ours_client_mean"]
-COLUMNS += ["ours_worst_client", "difference", "verdict", "why_no_verdict", "reduction", "runs", "experiment_title"]
+COLUMNS += ["ours", "std", "ci_low", "ci_high", "ours_last", "ours_best", "ours_mean100", "ours_pooled"]
+COLUMNS += [
+    "ours_client_mean",
+    "ours_worst_client",
+    "difference",
+    "verdict",
+    "why_no_verdict",
+    "reduction",
+    "runs",
+    "experiment_title",
+]
 
 # Columns of `COLUMNS` that hold numbers; all others are text.
-NUMBERS = ["published", "published_std", "ours", "std", "ci_low", "ci_high", "ours_last", "ours_mean100"]
+NUMBERS = ["published", "published_std", "ours", "std", "ci_low", "ci_high", "ours_last", "ours_best", "ours_mean100"]
 NUMBERS += ["ours_pooled", "ours_client_mean", "ours_worst_client", "difference"]
 
 # What names a cell of ours in the summary, and the same in the reproduction.
@@ -44,7 +53,7 @@ PLACE = ["published_dataset", "published_setting", "method"]
 Claims = dict[tuple[Any, ...], list[pd.DataFrame]]
 
 
-def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, out: Path) -> None:
+def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, scale: str, out: Path) -> None:
     """Write the reproduction of one paper.
 
     Args:
@@ -52,6 +61,7 @@ def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, out
         published_csv: `config/published.csv`.
         paper_name: the paper as `published.csv` names it.
         paper: the paper as `config/papers/` names it.
+        scale: smoke, reduced or paper; the summary does not tell where nothing ran.
         out: the CSV file to write.
     """
     published = read_published(published_csv)
@@ -65,7 +75,7 @@ def compare(summary: Path, published_csv: Path, paper_name: str, paper: str, out
     own = own_metrics(dict.fromkeys(printed["metric"]))
     rows = [row for table in tables for row in _table_rows(table, printed[printed["table"] == table], ours, own)]
     frame = pd.DataFrame(rows, columns=COLUMNS).assign(paper=paper, paper_name=paper_name)
-    frame = frame.fillna({"scale": ours["scale"].iloc[0] if len(ours) else ""})
+    frame = frame.astype({"scale": object}).fillna({"scale": scale})
     write_with(out, partial(frame.to_csv, index=False, float_format="%.10g"))
 
 
@@ -77,8 +87,11 @@ def read_reproduction(file: Path) -> pd.DataFrame:
 
 
 def printed_only(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a reproduction that are about a printed number, not about a ratio of two of them or about none."""
-    return rows[~rows["why_no_verdict"].isin([NOT_IN_PAPER, DERIVED])]
+    """The rows of a reproduction that are about a printed number, not about a ratio of two of them or about none.
+
+    What a paper prints as not available does not exist, so that nobody could run it.
+    """
+    return rows[~rows["why_no_verdict"].isin([NOT_IN_PAPER, DERIVED]) & (rows["printed"] != NOT_AVAILABLE)]
 
 
 def _table_rows(table: str, printed: pd.DataFrame, ours: pd.DataFrame, own: list[str]) -> list[dict[str, Any]]:

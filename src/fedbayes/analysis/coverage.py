@@ -10,7 +10,7 @@ import pandas as pd
 
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import printed_only
-from fedbayes.analysis.published import KEY, NOT_AVAILABLE
+from fedbayes.analysis.published import KEY
 
 PLACE = ["table", "dataset", "setting", "method"]
 CLAIMED = ["published_table", "published_dataset", "published_setting", "method"]
@@ -46,8 +46,7 @@ def unrun(rows: pd.DataFrame, left_out: Sequence[Mapping[str, Any]]) -> list[Unr
         left_out: what `Plan.left_out` says of the paper.
     """
     rows = printed_only(rows)
-    # What a paper prints as not available does not exist, so that nobody could run it.
-    missing = rows[(rows["status"] != "run") & (rows["printed"] != NOT_AVAILABLE)].drop_duplicates(KEY)
+    missing = rows[rows["status"] != "run"].drop_duplicates(KEY)
     numbers = missing.groupby(PLACE, sort=False).size().to_dict()
     parts: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in left_out:

@@ -43,11 +43,6 @@ METRIC_NAMES = {
 }
 
 
-def slug(name: str) -> str:
-    """The file name of a table or figure: `Table1` and `Table 1` give `table1`, `ours-ablations` stays what it is."""
-    return re.sub(r"[^a-z0-9-]", "", name.lower())
-
-
 def title(name: str) -> str:
     """A table or figure as people write it: `Table 1` for `Table1`, `none: ablations` for a table of our own."""
     if is_own(name):
@@ -74,6 +69,16 @@ def decimals(printed: str) -> int:
     return len(found[1] or "") if found else 2
 
 
+def digits(row: Mapping[str, Any]) -> int:
+    """Digits after the point that a row's numbers are shown with."""
+    return decimals(row["printed"]) if row["printed"] else UNPRINTED_DIGITS.get(meaning_of(row["metric"]).unit, 3)
+
+
+def in_unit(value: float, row: Mapping[str, Any]) -> float:
+    """One of our values in the unit of a row's printed number."""
+    return value / float(meaning_of(row["metric"]).factor)
+
+
 def number(value: float, row: Mapping[str, Any], sign: str = "") -> str:
     """One of our values beside the printed number of `row`: its unit, its digits; empty for NaN.
 
@@ -84,11 +89,8 @@ def number(value: float, row: Mapping[str, Any], sign: str = "") -> str:
     """
     if math.isnan(value):
         return ""
-    meaning = meaning_of(row["metric"])
-    shown = value / float(meaning.factor)
-    digits = decimals(row["printed"]) if row["printed"] else UNPRINTED_DIGITS.get(meaning.unit, 3)
-    text = f"{shown:{sign}.{digits}f}"
-    return text.replace("-", "−")
+    # z: a negative number that is shown as zero is shown without its sign.
+    return f"{in_unit(value, row):{sign}z.{digits(row)}f}".replace("-", "−")
 
 
 def with_spread(value: float, std: float, row: Mapping[str, Any]) -> str:
@@ -108,10 +110,11 @@ def ours(row: Mapping[str, Any]) -> str:
     return (with_spread(row["ours"], row["std"], row) or "no value") + (f" {DIVERGED}" if row["diverged"] else "")
 
 
-def last(row: Mapping[str, Any]) -> str:
-    """The last round's value, where ours is of a better one and shows other digits; empty elsewhere."""
-    text = number(row["ours_last"], row)
-    return text if text != number(row["ours"], row) else ""
+def beside(row: Mapping[str, Any]) -> str:
+    """`last 87.65` beside a number of the best round, `best 0.61` beside one of the last; empty where digits agree."""
+    other = "best" if meaning_of(row["metric"]).selection == "last" else "last"
+    text = number(row[f"ours_{other}"], row)
+    return f"{other} {text}" if text and text != number(row["ours"], row) else ""
 
 
 def ran_on(row: Mapping[str, Any]) -> str:
@@ -135,7 +138,9 @@ def diverged(row: Mapping[str, Any]) -> str:
 
 
 def setting(row: Mapping[str, Any]) -> str:
-    """The column of the paper's table: `MNIST small`."""
+    """The column of the paper's table: `MNIST small`; of costs the dataset alone: the machine is not ours."""
+    if row["model"] == COST:
+        return str(row["setting"] if row["dataset"] == "-" else row["dataset"])
     return f"{row['dataset']} {row['setting']}"
 
 

@@ -18,6 +18,7 @@ import pandas as pd
 from fedbayes.analysis import display
 from fedbayes.analysis.compare import NUMBERS, read_reproduction
 from fedbayes.analysis.published import meaning_of
+from fedbayes.analysis.unplanned import warning
 from fedbayes.io import read_json, write_text, write_with
 from fedbayes.reading import ConfigError, complain
 
@@ -40,8 +41,8 @@ COLUMNS += [
 
 START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
 README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Metric", "Ours", "Published", "Difference"]
-README_COLUMNS += ["Seeds", "Ran on", "Scale", "95 % interval", "Verdict"]
-NUMERIC = {"Ours", "Published", "Difference", "Seeds", "95 % interval"}
+README_COLUMNS += ["Seeds", "Ran on", "Scale", "95 % interval", "Last round", "Client mean", "Verdict"]
+NUMERIC = {"Ours", "Published", "Difference", "Seeds", "95 % interval", "Last round", "Client mean"}
 
 MOST_ROWS = 5  # of one paper in the README
 CHOICE = (
@@ -188,6 +189,8 @@ def _readme_row(row: dict[str, Any]) -> dict[str, str]:
         "Ran on": display.ran_on(row),
         "Scale": row["scale"],
         "95 % interval": display.interval(row),
+        "Last round": display.number(row["ours_last"], row) or display.NOTHING,
+        "Client mean": display.number(row["ours_client_mean"], row) or display.NOTHING,
         "Verdict": "; ".join(filter(None, [display.judged(row), display.diverged(row)])),
     }
 
@@ -214,6 +217,8 @@ def freeze_scale(scale: str, root: Path) -> None:
     for file in results:
         target = root / "docs/reproduction" / file.name
         freeze(file, root, target)
+        if words := warning(_read_text(target), target, root):
+            print(words, file=sys.stderr)
         page = root / "docs/papers" / f"{file.stem}.md"
         if page.exists():  # a user's own paper may have no page yet
             fill(page, paper_table(target))

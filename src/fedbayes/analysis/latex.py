@@ -102,9 +102,9 @@ def _listing(listing: Listing) -> list[str]:
     """A row for each setting and method."""
     items = listing.items
     keys = [
-        Column("Dataset", [item.dataset if item.span else "" for item in items], most=50),
-        Column("Setting", [item.setting if item.setting_span else "" for item in items], most=95),
-        Column("Method", [item.method for item in items], most=80),
+        Column(listing.heads[0], [item.dataset if item.span else "" for item in items], most=50),
+        Column(listing.heads[1], [item.setting if item.setting_span else "" for item in items], most=95),
+        Column(listing.heads[2], [item.method for item in items], most=80),
     ]
     kinds = [kind for kind, width in listing.groups for _ in range(width)]
     columns = [

@@ -3,6 +3,8 @@
 `by_setting` has models with published and ours as columns. It is for tables of hyperparameters, which have dozens of
 settings and few methods; a row stands for a setting and a method that has a number there. `by_cell` has metrics as
 columns and a row for each setting, method, preset and variant that ran. It is for tables without printed numbers.
+`by_metric` has metrics as columns and ours beneath theirs; it is for tables of costs, whose settings say what was
+measured and on which machine of the paper's.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ UNRUN = "ours"  # the source of a line of which nothing ran
 
 @dataclass(frozen=True)
 class Item:
-    """One row: a setting and a method; spans count the rows of a dataset and of a setting, 0 under another's."""
+    """One row: a setting and a method, or what `heads` say; spans count rows of the first two, 0 under another's."""
 
     dataset: str
     setting: str
@@ -39,6 +41,7 @@ class Listing:
     groups: list[tuple[str, int]]
     sources: list[str]
     items: list[Item]
+    heads: tuple[str, str, str] = ("Dataset", "Setting", "Method")
 
 
 def by_setting(table: Matrix) -> Listing:
@@ -62,16 +65,40 @@ def by_cell(table: Matrix) -> Listing:
     lines = {(line.method, line.source, line.metric): line for line in table.lines}
     nothing = Entry(display.NOTHING, missing=True)
     items: list[Item] = []
-    for place, (dataset, setting) in enumerate(table.columns):
+    for place, (_, setting) in enumerate(table.columns):
         for method, source in cells:
             own = [lines.get((method, source, metric)) for metric in metrics]
             entries = [line.entries[place] if line else nothing for line in own]
             if not all(entry.missing for entry in entries):
                 shown = [replace(entry, text=display.NOTHING) if entry.missing else entry for entry in entries]
-                items.append(Item(dataset, setting, f"{method} ({source.removeprefix('ours, ')})", shown))
+                items.append(Item(table.data[place], setting, f"{method} ({source.removeprefix('ours, ')})", shown))
     models = [str(meaning_of(metric).model).upper() for metric in metrics]
     groups = [(model, len(list(members))) for model, members in groupby(models)]
     return Listing(groups, [display.measure(metric) for metric in metrics], _spanned(items))
+
+
+def by_metric(table: Matrix) -> Listing:
+    """A row for each method's printed numbers and for each of its presets and variants, a column for each metric."""
+    metrics = list(dict.fromkeys(line.metric for line in table.lines))
+    sources: dict[str, dict[str, None]] = {}
+    for line in table.lines:
+        sources.setdefault(line.method, {})[line.source] = None
+    items: list[Item] = []
+    for dataset in dict.fromkeys(dataset for dataset, _ in table.columns):
+        places = [at for at, (own, _) in enumerate(table.columns) if own == dataset]
+        for method, found in sources.items():
+            ran = [source for source in found if source not in (UNRUN, "published")]
+            for source in found if not ran else (source for source in found if source != UNRUN):
+                entries = [_first(table.lines, method, metric, source, places) for metric in metrics]
+                items.append(Item(dataset, method, source, entries))
+    groups, names = [("cost", len(metrics))], [display.measure(metric) for metric in metrics]
+    return Listing(groups, names, _spanned(items), heads=("Dataset", "Method", "Source"))
+
+
+def _first(lines: list[Line], method: str, metric: str, source: str, places: list[int]) -> Entry:
+    """The entry of a metric in the setting that has it."""
+    found = [_entry(lines, method, metric, source, place) for place in places]
+    return next((entry for entry in found if entry.text != display.NOTHING), found[0])
 
 
 def _sources(lines: list[Line], metric: str) -> list[str]:

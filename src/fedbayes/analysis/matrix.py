@@ -1,15 +1,18 @@
 """A table in the paper's own shape: methods as rows, dataset x setting as columns, ours beneath theirs.
 
 Every method and model gets a row of printed numbers and one row for each preset and variant of ours; a method that the
-paper does not print has rows of ours only, after all others. A cell that did not run says so. The best printed and the
-best of our numbers in a column are marked, for each kind of model and metric apart, where at least two compete.
+paper does not print has rows of ours only, after all others. A cell that did not run says so, with a dash where none
+is in the paper's file. The best printed and the
+best of our numbers in a column are marked, for each kind of model and metric apart, where at least two methods compete.
+Numbers compete as rounded to the most digits that any of them shows. Ours on stand-ins, and those with marks (such as
+`adapted on test data`), do not compete.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -26,14 +29,25 @@ H = TypeVar("H", bound=Hashable)
 
 @dataclass
 class Entry:
-    """One number of the matrix: its text, and how it is to be marked; `last` is the last round's where it differs."""
+    """One number of the matrix and how it is to be marked.
+
+    Attributes:
+        text: as it is shown.
+        value: the number in the printed unit, not rounded; NaN for what does not compete.
+        digits: after the point, as shown.
+        best: whether it is the best of those it competes with.
+        doubtful: whether there is an objection to a printed number.
+        missing: whether there is no number.
+        beside: the number of the last round, or of the best one where ours is of the last, where it differs.
+    """
 
     text: str
     value: float = float("nan")
+    digits: int = 0
     best: bool = False
     doubtful: bool = False
     missing: bool = False
-    last: str = ""
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,18 +67,28 @@ class Line:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The table: `groups` are datasets with the number of their columns."""
+    """The table: `groups` are datasets with the number of their columns, `data` what ours really ran on in each."""
 
     columns: list[tuple[str, str]]
     groups: list[tuple[str, int]]
     lines: list[Line]
+    data: list[str]
     doubts: list[str] = field(default_factory=list)
     divergences: list[str] = field(default_factory=list)
 
 
-def matrix(table: pd.DataFrame) -> Matrix:
-    """The rows of one table of a reproduction in the paper's shape and order."""
-    printed = cast(list[Row], table.to_dict("records"))
+def matrix(table: pd.DataFrame, planned: Sequence[Mapping[str, Any]] | None = None) -> Matrix:
+    """The rows of one table of a reproduction in the paper's shape and order.
+
+    Args:
+        table: the rows.
+        planned: the paper's cells at scale paper; None where nobody asks what of the rest could run.
+    """
+    offers = None if planned is None else _offers(planned)
+    printed = [
+        row | {"offered": offers and offers[row["table"], row["dataset"], row["setting"], row["method"]]}
+        for row in cast(list[Row], table.to_dict("records"))
+    ]
     rows = by_device(printed)
     columns = _grouped((row["dataset"], row["setting"]) for row in rows)
     kinds = _grouped((row["method"], (row["part"], row["metric"])) for row in rows)
@@ -76,24 +100,41 @@ def matrix(table: pd.DataFrame) -> Matrix:
         lines += _lines(of_kind, columns, unrun, several_measures=len(measures) > 1)
     _mark_best(lines)
     groups = list(Counter(dataset for dataset, _ in columns).items())
-    return Matrix(columns, groups, _spanned(lines), _doubts(printed), _divergences(printed))
+    data = [_data(rows, column) for column in columns]
+    return Matrix(columns, groups, _spanned(lines), data, _doubts(printed), _divergences(printed))
 
 
-def _unrun(rows: list[Row]) -> set[tuple[str, str]]:
-    """The columns in which a method has printed numbers and nothing ran."""
+def _data(rows: list[Row], column: tuple[str, str]) -> str:
+    """What ours ran on in a column; the dataset it is headed by where nothing ran."""
+    ran = (row for row in rows if row["status"] == "run" and (row["dataset"], row["setting"]) == column)
+    return ", ".join(_first_seen(map(display.ran_on, ran))) or column[0]
+
+
+def _offers(planned: Sequence[Mapping[str, Any]]) -> defaultdict[tuple[str, ...], set[tuple[str, str]]]:
+    """The presets and variants that the paper's file has for each place of its tables: table, column and method."""
+    found: defaultdict[tuple[str, ...], set[tuple[str, str]]] = defaultdict(set)
+    for cell in planned:
+        place = (cell["published_table"], cell["published_dataset"], cell["published_setting"], cell["method"])
+        found[place].add((cell["preset"], cell["variant"]))
+    return found
+
+
+def _unrun(rows: list[Row]) -> dict[tuple[str, str], Row]:
+    """The columns in which a method has printed numbers and nothing ran, with one of these numbers."""
     ran = {(row["dataset"], row["setting"]) for row in rows if row["status"] == "run"}
-    return {(row["dataset"], row["setting"]) for row in rows} - ran
+    columns = {(row["dataset"], row["setting"]): row for row in rows}
+    return {column: row for column, row in columns.items() if column not in ran}
 
 
 def _lines(
-    rows: list[Row], columns: list[tuple[str, str]], unrun: set[tuple[str, str]], several_measures: bool
+    rows: list[Row], columns: list[tuple[str, str]], unrun: dict[tuple[str, str], Row], several_measures: bool
 ) -> list[Line]:
     """The printed line of one method and metric, then a line for each preset and variant of ours.
 
     Args:
         rows: of the method and the metric.
         columns: of the table.
-        unrun: those in which the method did not run.
+        unrun: those in which the method did not run, with a row of each.
         several_measures: whether the metric has to be told.
     """
     by_column: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -113,7 +154,7 @@ def _lines(
         source = ", ".join(filter(None, ["ours", preset, variant]))
         entries = [
             # Of a metric that the paper does not print only runs tell where it belongs.
-            Entry(display.NOT_RUN, missing=True)
+            _missing(unrun[column], preset, variant)
             if not is_printed and column in unrun
             else _ours(by_column[column], preset, variant)
             for column in columns
@@ -134,7 +175,9 @@ def _is_printed(row: Row) -> bool:
 def _printed(rows: list[Row]) -> Entry:
     if not any(map(_is_printed, rows)):
         return Entry(display.NOTHING, missing=True)
-    return Entry(rows[0]["printed"], _shown(rows[0]["published"], rows[0]), doubtful=bool(rows[0]["doubtful"]))
+    first = rows[0]
+    value, digits = display.in_unit(first["published"], first), display.digits(first)
+    return Entry(first["printed"], value, digits, doubtful=bool(first["doubtful"]))
 
 
 def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
@@ -142,29 +185,35 @@ def _ours(rows: list[Row], preset: str, variant: str) -> Entry:
         return Entry(display.NOTHING, missing=True)
     for row in rows:
         if row["status"] == "run" and (row["preset"], row["variant"]) == (preset, variant):
-            return Entry(display.ours(row), _shown(row["ours"], row), last=display.last(row))
-    # Of what the paper itself does not have, nothing can run.
-    unavailable = rows[0]["printed"] == NOT_AVAILABLE
-    return Entry(display.NOTHING if unavailable else display.NOT_RUN, missing=True)
+            competes = not (row["marks"] or row["stand_in_for"])
+            value = display.in_unit(row["ours"], row) if competes else float("nan")
+            return Entry(display.ours(row), value, display.digits(row), beside=display.beside(row))
+    return _missing(rows[0], preset, variant)
 
 
-def _shown(value: float, row: Row) -> float:
-    """The value as its shown digits say it: numbers that look equal are equally good."""
-    text = display.number(value, row)
-    return float(text.replace("−", "-")) if text else float("nan")
+def _missing(row: Row, preset: str, variant: str) -> Entry:
+    """`not run`, or a dash where nothing can run: the paper has no number, or its file no such preset or variant."""
+    offered: set[tuple[str, str]] | None = row["offered"]
+    nowhere = preset != "" and offered is not None and (preset, variant) not in offered
+    text = display.NOTHING if nowhere or row["printed"] == NOT_AVAILABLE else display.NOT_RUN
+    return Entry(text, missing=True)
 
 
 def _mark_best(lines: list[Line]) -> None:
-    competing: dict[tuple[str, str, bool, int], list[Entry]] = defaultdict(list)
+    competing: dict[tuple[str, str, bool, int], list[tuple[str, Entry]]] = defaultdict(list)
     for line in lines:
         for column, entry in enumerate(line.entries):
             if math.isfinite(entry.value):
-                competing[line.metric, line.part, line.published, column].append(entry)
-    for (metric, _, _, _), entries in competing.items():
+                competing[line.metric, line.part, line.published, column].append((line.method, entry))
+    for (metric, *_), found in competing.items():
+        if len({method for method, _ in found}) < 2:
+            continue
+        # Each row shows the digits of its printed number: fewer must not win by rounding.
+        digits = max(entry.digits for _, entry in found)
         choose = max if meaning_of(metric).higher_is_better else min
-        best = choose(entry.value for entry in entries)
-        for entry in entries:
-            entry.best = len(entries) > 1 and entry.value == best
+        best = choose(round(entry.value, digits) for _, entry in found)
+        for _, entry in found:
+            entry.best = round(entry.value, digits) == best
 
 
 def _spanned(lines: list[Line]) -> list[Line]:

@@ -52,6 +52,7 @@ class Chapter:
         figures: its figures as SVG files.
         splits: pictures of its client splits as SVG files.
         left_out: what `Plan.left_out` says of it.
+        planned: its cells at scale paper, as rows of the index: what else of its tables could run.
     """
 
     key: str
@@ -62,6 +63,7 @@ class Chapter:
     figures: Sequence[Path]
     splits: Sequence[Path]
     left_out: Sequence[Mapping[str, Any]]
+    planned: Sequence[Mapping[str, Any]] | None = None
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -77,6 +79,7 @@ def chapters_of(
     tables: Sequence[Path],
     figures: Sequence[Path],
     splits: Sequence[Path],
+    planned: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> list[Chapter]:
     """A chapter for each paper of `headers`; its files are told by their name or their folder's name."""
     reproduction, index = ({file.stem: file for file in files} for files in (reproductions, indices))
@@ -90,6 +93,7 @@ def chapters_of(
             [file for file in figures if file.parent.name == key],
             [file for file in splits if file.parent.name == key],
             left_out[key],
+            planned[key] if planned else None,
         )
         for key, header in headers.items()
     ]
@@ -125,7 +129,7 @@ def _shown(chapter: Chapter, root: Path) -> dict[str, Any]:
     """What the template needs of one paper."""
     records = run_records(chapter.index, root)
     missing = unrun(chapter.rows, chapter.left_out)
-    tables = [make_table(chapter.rows, key) for key in chapter.tables]
+    tables = [make_table(chapter.rows, key, chapter.planned) for key in chapter.tables]
     cells = sum(len(of_run) for of_run, _ in records)
     return {
         "key": chapter.key,

@@ -6,7 +6,7 @@ A value is taken from a run in three ways (`selection`):
   pooled clean accuracy is highest. For accuracy this is the paper's "highest accuracy"; other metrics are taken at the
   same round. A model without such a state (not followed over the rounds, or not tested in the window) has no `best`.
 - `last`: of the last state.
-- `mean100`: mean over the last 100 rounds, without round 0 (nothing is trained then).
+- `mean100`: mean over the last 100 rounds, without round 0 (nothing is trained then); NaN where there are fewer.
 
 `best` and `last` come from `evaluation.parquet`, so that a metric that is evaluated again reaches every table;
 `rounds.parquet` gives `mean100` and the training loss. What is relative to another run (a cell's `baseline`) is worked
@@ -37,6 +37,8 @@ CELL += ["stand_in_for", "marks", "reduction", "published_table", "published_dat
 CELL += ["published_condition", "experiment_title", "setting_title", "own_table"]
 VALUE = ["model", "condition", "scope", "metric"]
 TRAINING = "train"  # stands in the place of the model where a row is about training itself
+STATISTICS = ["mean", "std", "ci_low", "ci_high", "seeds", "seed_list", "round", "runs", "diverged"]
+COLUMNS = [*CELL, *VALUE, "selection", *STATISTICS]
 LAST_ROUNDS = 100
 CONFIDENCE = 0.95
 
@@ -49,10 +51,13 @@ def summarize(index_csv: Path, root: Path, out: Path) -> None:
         root: the folder that the index's `folder` column starts from.
         out: the Parquet file to write.
     """
-    index = read_index(index_csv)
-    by_seed = pd.concat([_cell_values(cell, root) for _, cell in index.iterrows()], ignore_index=True)
-    by_seed = pd.concat([by_seed, factors(by_seed)], ignore_index=True)
-    write_with(out, partial(over_seeds(by_seed).to_parquet, index=False))
+    values = [_cell_values(cell, root) for _, cell in read_index(index_csv).iterrows()]
+    if values:
+        by_seed = pd.concat(values, ignore_index=True)
+        summary = over_seeds(pd.concat([by_seed, factors(by_seed)], ignore_index=True))
+    else:
+        summary = pd.DataFrame(columns=COLUMNS)
+    write_with(out, partial(summary.to_parquet, index=False))
 
 
 def read_index(index_csv: Path) -> pd.DataFrame:
@@ -78,8 +83,7 @@ def over_seeds(by_seed: pd.DataFrame) -> pd.DataFrame:
     freedom = np.maximum(rows["seeds"] - 1, 1)
     half = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * rows["std"] / np.sqrt(rows["seeds"])
     rows["ci_low"], rows["ci_high"] = rows["mean"] - half, rows["mean"] + half
-    numbers = ["mean", "std", "ci_low", "ci_high", "seeds", "seed_list", "round", "runs", "diverged"]
-    return rows[[*CELL, *VALUE, "selection", *numbers]]
+    return rows[COLUMNS]
 
 
 def _cell_values(cell: pd.Series[str], root: Path) -> pd.DataFrame:
@@ -161,11 +165,13 @@ def run_values(rounds: pd.DataFrame, evaluation: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mean_of_last(rows: pd.DataFrame) -> pd.DataFrame:
-    """`mean100` of one model."""
+    """`mean100` of one model; NaN for a run of fewer rounds, which says all the same that the model was followed."""
     last = int(rows["round"].max())
     first = max(1, last - LAST_ROUNDS + 1)
     tail = rows[rows["round"] >= first]
     means = tail.groupby(VALUE, sort=False)["value"].agg(lambda values: values.mean(skipna=False)).reset_index()
+    if last < LAST_ROUNDS:
+        means["value"] = float("nan")
     return means.assign(selection=f"mean{LAST_ROUNDS}", round=f"{first}-{last}")
 
 

@@ -60,7 +60,10 @@ def summary(plan: Plan, rates: Rates, folder: Path) -> str:
     lines = [add_up(paper, plan.runs_of(paper), costs, folder) for paper in plan.papers]
     total = add_up("total", plan.runs.values(), costs, folder)
     rows = [HEADINGS, *(line.cells() for line in (*lines, total))]
-    notes = f"Estimates by {RATES}; a paper's line has all its runs, the total has those that papers share once."
+    shared = sum(line.runs for line in lines) - total.runs
+    notes = f"Estimates by {RATES}."
+    if shared:
+        notes += f" A paper's line has all its runs; the total is {shared:,} less, as papers share runs."
     if total.guessed:
         notes += "\nguessed: their method was never measured with their network, or only the data can count clients."
     return "\n".join([f"Plan at scale {plan.config.scale}:", *aligned(rows), notes])

@@ -13,7 +13,7 @@ from __future__ import annotations
 from fedbayes.plan.cell import Cell
 from fedbayes.plan.known import read_committed_splits
 from fedbayes.plan.load import load_plan
-from fedbayes.plan.paper_tables import own_table
+from fedbayes.plan.paper_tables import own_table, slug
 from fedbayes.plan.plan import Plan
 from fedbayes.plan.run import Run, digest
 from fedbayes.plan.scales import reduction
@@ -31,4 +31,5 @@ __all__ = [
     "own_table",
     "read_committed_splits",
     "reduction",
+    "slug",
 ]

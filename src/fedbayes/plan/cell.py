@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fedbayes.plan.run import Run
+
+# Columns of a cell's row that its run tells.
+OF_RUN = ("run", "folder", "dataset", "method_file", "window_first", "window_last", "rounds")
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,11 @@ class Cell:
     def row(self) -> dict[str, Any]:
         """The cell as a row of `results/<scale>/index/<paper>.csv`."""
         flat = {k: v for k, v in self.__dict__.items() if k != "run"}
-        window = self.run.spec["protocol"]["window"]
-        return flat | {
-            "run": self.run.id,
-            "folder": self.run.folder,
-            "dataset": self.run.dataset,
-            "method_file": self.run.method,
-            "window_first": window[0],
-            "window_last": window[1],
-            "rounds": self.run.spec["training"]["rounds"],
-        }
+        run, (first, last) = self.run, self.run.spec["protocol"]["window"]
+        told = (run.id, run.folder, run.dataset, run.method, first, last, run.spec["training"]["rounds"])
+        return flat | dict(zip(OF_RUN, told, strict=True))
+
+    @classmethod
+    def columns(cls) -> list[str]:
+        """The columns of `row`, in order: an index has them even where nothing runs."""
+        return [field.name for field in fields(cls) if field.name != "run"] + list(OF_RUN)

@@ -8,7 +8,7 @@ from typing import Any
 from fedbayes.config import Config
 from fedbayes.plan.known import read_committed_splits, read_known
 from fedbayes.plan.layout import cells_of_paper
-from fedbayes.plan.papers import ASKED, read_papers
+from fedbayes.plan.papers import ASKED, read_papers, wanted
 from fedbayes.plan.plan import Plan
 from fedbayes.plan.which_data import check_outsiders
 from fedbayes.reading import parse
@@ -23,7 +23,8 @@ def load_plan(config: dict[str, Any], root: Path) -> Plan:
     """
     asked = parse(Config, config, ASKED)
     known = read_known(root)
-    papers = read_papers(known, asked)
+    whole = read_papers(known, asked)
+    papers = wanted(asked.experiments, whole)
     cells = [cell for key, paper in papers.items() for cell in cells_of_paper(known, asked, key, paper)]
     check_outsiders(cells)
-    return Plan(asked, papers, known.datasets, tuple(cells), read_committed_splits(root))
+    return Plan(asked, papers, whole, known.datasets, tuple(cells), read_committed_splits(root))

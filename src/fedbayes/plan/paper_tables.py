@@ -10,6 +10,11 @@ from fedbayes.config import OWN_TABLE, Paper
 from fedbayes.plan.cell import Cell
 
 
+def slug(name: str) -> str:
+    """The file name of a table or figure: `Table1` and `Table 1` give `table1`, `ours-ablations` stays what it is."""
+    return re.sub(r"[^a-z0-9-]", "", name.lower())
+
+
 def own_table(paper: Paper, experiment: str) -> str:
     """File name of the table of an experiment whose numbers the paper does not print.
 
@@ -31,7 +36,7 @@ def names_shown(paper: Paper, cells: Iterable[Cell], kind: str) -> list[str]:
     numbers = [name.removeprefix(f"{kind} ") for name in names if name.startswith(kind)]
     # Figure 10 comes after Figure 9; Roman numbers up to III are in the order of their letters.
     ordered = sorted(numbers, key=lambda number: (int(number) if number.isdigit() else 0, number))
-    return [f"{kind}{number}".lower() for number in ordered] + list(own)
+    return [slug(kind + number) for number in ordered] + list(own)
 
 
 def rows_left_out(paper: Paper, cells: Sequence[Cell]) -> list[dict[str, Any]]:

@@ -12,8 +12,8 @@ ASKED = "config/config.yaml (or --config)"
 
 
 def read_papers(known: Known, config: Config) -> dict[str, Paper]:
-    """The papers with the experiments that are asked for, by key; whole files are checked."""
-    return _wanted(config.experiments, {key: _read_paper(known, key) for key in config.papers})
+    """The papers that are asked for, by key, with all that their files have."""
+    return {key: _read_paper(known, key) for key in config.papers}
 
 
 def _read_paper(known: Known, key: str) -> Paper:
@@ -55,7 +55,7 @@ def _check_printed(known: Known, file: str, paper: Paper) -> None:
                     raise complain(file, f"{at}.settings.{name}.published", f"no such column of {table}: {found}")
 
 
-def _wanted(asked: tuple[str, ...] | None, papers: dict[str, Paper]) -> dict[str, Paper]:
+def wanted(asked: tuple[str, ...] | None, papers: dict[str, Paper]) -> dict[str, Paper]:
     """The papers with the experiments that are asked for, and with those their relative metrics compare with."""
     if asked is None:
         return papers

@@ -17,10 +17,14 @@ from fedbayes.split_rules import Split
 
 @dataclass(frozen=True)
 class Plan:
-    """All cells of the chosen papers at the chosen scale."""
+    """All cells of the chosen papers at the chosen scale.
+
+    `papers` have the experiments that are asked for, `whole` all that their files have.
+    """
 
     config: Config
     papers: dict[str, Paper]
+    whole: dict[str, Paper]
     datasets: dict[str, DatasetFacts]
     cells: tuple[Cell, ...]
     committed_splits: dict[str, dict[str, str]]
@@ -104,18 +108,18 @@ class Plan:
         return f"{self.runs[run.warm_start].folder}/state.safetensors" if run.warm_start else None
 
     def left_out(self, paper: str) -> list[dict[str, Any]]:
-        """What the paper's file has and this scale does not run: a row for each setting, method and printed number."""
-        return rows_left_out(self.papers[paper], self.cells_of(paper))
+        """What the paper's file has and this plan does not run: a row for each setting, method and printed number."""
+        return rows_left_out(self.whole[paper], self.cells_of(paper))
 
     def shown(self, paper: str, kind: str) -> list[str]:
         """File names of the tables (`Table 1` -> `table1`) or figures a paper's experiments make."""
         return names_shown(self.papers[paper], self.cells_of(paper), kind)
 
     def setting_titles(self, paper: str) -> dict[str, str]:
-        """Titles of a paper's settings by name."""
+        """Titles of all settings of a paper by name; a figure names those that did not run, too."""
         return {
             key: setting.title
-            for experiment in self.papers[paper].experiments.values()
+            for experiment in self.whole[paper].experiments.values()
             for key, setting in experiment.settings.items()
         }
 

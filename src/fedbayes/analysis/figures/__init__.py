@@ -14,7 +14,7 @@ import pandas as pd
 
 from fedbayes.analysis.drawing import Drawn, write_picture
 from fedbayes.analysis.figures import bpfed, feduab, lrbpfl, pfedbayes, selffl
-from fedbayes.analysis.figures.sources import Sources, read_logged
+from fedbayes.analysis.figures.sources import Sources, read_logged, with_outcomes
 from fedbayes.analysis.summarize import read_index
 from fedbayes.reading import choice, complain
 
@@ -51,5 +51,6 @@ def figure(
     if key not in FIGURES:
         raise complain("src/fedbayes/analysis/figures", "FIGURES", "no such figure: " + choice(key, FIGURES))
     whole = None if planned is None else pd.DataFrame(list(planned))
-    sources = Sources(read_index(index_csv), titles, root, read_logged(logged_csv, key), class_names or {}, whole)
+    index = with_outcomes(read_index(index_csv), root)
+    sources = Sources(index, titles, root, read_logged(logged_csv, key), class_names or {}, whole)
     write_picture(lambda: FIGURES[key](sources), svg, png)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -17,7 +18,8 @@ from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ra
 PREFIXES = {"MNIST": "mnist", "FMNIST": "fmnist", "CIFAR-10": "cifar10"}  # of the names of settings
 BINS = 10  # the code's
 # Experiments that hold a part of Table I, whose runs the curves are of.
-TABLE1 = ("table1", "table1-cifar10", "table1-cifar10-perfedavg")
+TABLE1 = ("table1", "table1-cifar10", "table1-cifar10-perfedavg", "table1-text", "table1-text-cifar10")
+TABLE2 = ("table2", "table2-text")  # likewise, without CIFAR-10
 # Experiments with a client that joins after training, and the methods of Figures 7 to 9 in the paper's order.
 NEW_CLIENT = ("new-client", "new-client-cifar10")
 NEW_CLIENT_METHODS = ("FedPer", "LG-FedAvg", "FedRep", "FedSOUL", "BPFed")
@@ -49,35 +51,38 @@ def _sizes(sources: Sources, dataset: str, suffix: str = "") -> dict[str, str]:
 
 
 def figure6(sources: Sources) -> Drawn:
-    """Reliability diagram and histogram of BPFed's confidence on MNIST, small and large."""
+    """Reliability diagrams and histograms of BPFed's confidence on MNIST, small and large, a pair of rows a preset."""
 
     def chosen(sources: Sources) -> pd.DataFrame:
-        cells = sources.cells("table2")
+        cells = pd.concat([sources.cells(experiment) for experiment in TABLE2])
         return cells[(cells["method"] == "BPFed") & (cells["published_dataset"] == "MNIST")]
 
     cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran("Figure 6")
-    titles = _sizes(sources, "mnist")
-    drawn = Figure(figsize=(4.2 * len(titles), 4.6), layout="constrained")
-    panels = drawn.subplots(2, len(titles), squeeze=False, height_ratios=[3, 1.4])
-    for column, (key, title) in zip(panels.T, titles.items(), strict=True):
-        column[0].set_title(title)
-        if key not in set(cells["setting"]):
-            say_not_run(column[0])
-            column[1].set_axis_off()
+    titles, presets = _sizes(sources, "mnist"), list(dict.fromkeys(cells["preset"]))
+    drawn = Figure(figsize=(4.2 * len(titles), 4.6 * len(presets)), layout="constrained")
+    panels = drawn.subplots(2 * len(presets), len(titles), squeeze=False, height_ratios=[3, 1.4] * len(presets))
+    pairs = zip(panels[::2].ravel(), panels[1::2].ravel(), product(presets, titles.items()), strict=True)
+    for above, below, (preset, (key, title)) in pairs:
+        above.set_title(f"{title} ({preset})")
+        own = cells[(cells["setting"] == key) & (cells["preset"] == preset)]
+        if own.empty:
+            say_not_run(above)
+            below.set_axis_off()
             continue
-        predicted = read_runs(cells[cells["setting"] == key], sources.root, "predictions.parquet")
+        predicted = read_runs(own, sources.root, "predictions.parquet")
         binned = bins(predicted[(predicted["model"] == "pm") & (predicted["condition"] == "clean")], BINS)
-        draw_reliability(column[0], binned)
-        draw_histogram(column[1], binned)
-        column[0].set_xlabel("")
+        draw_reliability(above, binned)
+        draw_histogram(below, binned)
+        above.set_xlabel("")
     drawn.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
     head(drawn, cells, unrun)
     caption = (
-        f"Figure 6. Above: accuracy of BPFed's personal models by confidence, {BINS} bins, at the round of highest "
-        "accuracy; the hatched part is the gap to the mean confidence in the bin, the dashed line is perfect "
-        "calibration. Below: share of the test samples in each bin. Samples of all clients and seeds are pooled. "
+        f"Figure 6. Accuracy of BPFed's personal models by confidence, {BINS} bins, at the round of highest accuracy; "
+        "in brackets the preset. The hatched part is the gap to the mean confidence in the bin, the dashed line is "
+        "perfect calibration. Beneath: share of the test samples in each bin. Samples of all clients and seeds are "
+        "pooled. "
     )
     return Drawn(drawn, caption + closing(cells, unrun))
 

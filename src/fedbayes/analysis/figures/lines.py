@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
+from matplotlib.ticker import AutoLocator, MaxNLocator
 
 from fedbayes.analysis.figures.looks import DASHES, Dashes, Look, looks
 from fedbayes.analysis.figures.sources import closing, head, read_runs, say_not_run
@@ -55,9 +54,8 @@ def accuracy_caption(cells: pd.DataFrame, logged: pd.DataFrame, unrun: str = "")
         f"dashed: global model (GM); in brackets the preset. {seeds_caption(cells)} "
         f"The first rounds may lie below the axis. {closing(cells, unrun)}"
     )
-    behind = logged[logged["setting"].isin(set(cells["setting"]))]
-    if len(behind):
-        text += f" Grey, behind: {', '.join(dict.fromkeys(behind['source']))}."
+    if len(logged):
+        text += f" Grey, behind or alone: {', '.join(dict.fromkeys(logged['source']))}."
     return text
 
 
@@ -81,7 +79,7 @@ def accuracy_by_round(
         if len(ours):
             _draw_panel(panel, ours, names, root, logged[logged["setting"] == key])
         else:
-            say_not_run(panel)
+            _draw_unrun(panel, logged[logged["setting"] == key])
     for panel in panels[len(titles) :]:
         panel.set_axis_off()
     head(drawn, cells, unrun)
@@ -171,11 +169,27 @@ def _draw_logged(panel: Axes, logged: pd.DataFrame, last: int) -> None:
         panel.plot(line["round"], values, linestyle=style, color=grey, linewidth=2.2, zorder=1, label=label)
 
 
+def _draw_unrun(panel: Axes, logged: pd.DataFrame) -> None:
+    """A panel whose cells did not run: says so, below the whole public log if there is one."""
+    say_not_run(panel, 0.5 if logged.empty else 0.12)
+    if len(logged):
+        _draw_logged(panel, logged, int(logged["round"].max()))
+        panel.spines[["left", "bottom"]].set_visible(True)
+        panel.xaxis.set_major_locator(AutoLocator())
+        panel.yaxis.set_major_locator(AutoLocator())
+        _dress(panel, ACCURACY)
+
+
 def curves(cells: pd.DataFrame, root: Path, metric: str = "accuracy", condition: str = "clean") -> pd.DataFrame:
-    """A metric of every seed, pooled, under a condition: columns model, round, mean, low, high over seeds."""
+    """A metric of every seed, pooled, under a condition: columns model, round, mean, low, high over seeds.
+
+    Where a seed has no value any more, because it diverged, there is none: a mean over the others would look better.
+    """
     rows = read_runs(cells, root, "rounds.parquet")
     rows = rows[(rows["condition"] == condition) & (rows["scope"] == "pooled") & (rows["metric"] == metric)]
-    return rows.groupby(["model", "round"])["value"].agg(mean="mean", low="min", high="max").reset_index()
+    values = rows.groupby(["model", "round"])["value"]
+    found = values.agg(mean="mean", low="min", high="max")
+    return found.where(values.count() == values.size()).reset_index()
 
 
 def draw_line(
@@ -204,17 +218,18 @@ def draw_line(
 
 def _floor(panel: Axes) -> float:
     """Where the axis starts: below every line from a twentieth of its rounds on, so that the ends can be told apart."""
-    return 5.0 * math.floor(min(float(y.min()) for y in _settled(panel)) / 5.0)
+    return 5.0 * math.floor(min([*_settled(panel), 100.0]) / 5.0)
 
 
 def _ceiling(panel: Axes) -> float:
-    """Where the axis of a loss ends: above every line from there on that is finite."""
-    return 1.05 * max(float(y[np.isfinite(y)].max(initial=0.0)) for y in _settled(panel))
+    """Where the axis of a loss ends: above every line from there on."""
+    return 1.05 * max([*_settled(panel), 0.0])
 
 
-def _settled(panel: Axes) -> list[NDArray[np.float64]]:
-    """What every line shows from a twentieth of its rounds on."""
-    return [y[x >= START * x[-1]] for x, y in (np.asarray(line.get_data()) for line in panel.get_lines())]
+def _settled(panel: Axes) -> list[float]:
+    """What the lines show from a twentieth of their rounds on, as far as it is finite."""
+    lines = (np.asarray(line.get_data()) for line in panel.get_lines())
+    return [float(y) for xs, ys in lines for x, y in zip(xs, ys, strict=True) if x >= START * xs[-1] and np.isfinite(y)]
 
 
 def legend_below(drawn: Figure, panels: list[Axes], entry_inches: float = LEGEND_INCHES) -> None:

@@ -24,13 +24,12 @@ CLEAN = ("5of10-train10", "5of10-train10-server")
 Span = tuple[float, float, float]  # mean, lowest and highest over seeds
 
 
-def _errors(cells: pd.DataFrame, sources: Sources, condition: str) -> pd.DataFrame:
-    """Every metric of every client (and pooled, client -1) of the tested model in its best state."""
+def _errors(cells: pd.DataFrame, sources: Sources, condition: str, state: str) -> pd.DataFrame:
+    """Every metric of every client (and pooled, client -1) of the tested model in its state `best` or `last`."""
     model = tested_model(cells, sources.root)
     rows = read_runs(cells, sources.root, "evaluation.parquet")
-    found: pd.DataFrame = rows[
-        (rows["state"] == f"best-{model}") & (rows["model"] == model) & (rows["condition"] == condition)
-    ]
+    at = f"best-{model}" if state == "best" else state
+    found: pd.DataFrame = rows[(rows["state"] == at) & (rows["model"] == model) & (rows["condition"] == condition)]
     return found
 
 
@@ -66,8 +65,8 @@ def figure4(sources: Sources) -> Drawn:
     head(drawn, cells, unrun)
     caption = (
         "Figure 4. ECE, 15 bins, of clients that were not in training, against the alpha of the Dirichlet law of "
-        "their labels; the point 0 are the training clients, whose alpha is 0.1. All are tested at the round where "
-        f"training clients are most accurate. {seeds_caption(cells)} Sizes and training shares of these are not "
+        "their labels; the point 0 are the training clients, whose alpha is 0.1. All are tested after the last round, "
+        f"as in the table of these numbers. {seeds_caption(cells)} Sizes and training shares of these are not "
         f"printed. {_server(cells)}"
     )
     return Drawn(drawn, caption + closing(cells, unrun))
@@ -83,7 +82,8 @@ def new_client_errors(cells: pd.DataFrame, sources: Sources) -> pd.DataFrame:
     parts = []
     for setting, own in cells.groupby("setting", sort=False):
         for alpha, condition in ((0.0, "clean"), (alpha_of(str(setting)), "new")):
-            rows = _errors(own, sources, condition)
+            # Newcomers arrive when training has ended.
+            rows = _errors(own, sources, condition, "last")
             ece = rows[(rows["metric"] == "ece15") & (rows["client"] >= 0)].groupby("seed")["value"]
             for scope, values in (("mean", ece.mean()), ("worst", ece.max())):
                 parts.append(pd.DataFrame({"alpha": alpha, "scope": scope, "value": values.to_numpy()}))
@@ -174,7 +174,7 @@ def _reach(span: Span) -> list[list[float]]:
 
 def accuracy_and_error(cells: pd.DataFrame, sources: Sources) -> tuple[Span, Span]:
     """Pooled accuracy and ECE in percent: each its mean, lowest and highest over seeds."""
-    rows = _errors(cells, sources, "clean")
+    rows = _errors(cells, sources, "clean", "best")
     pooled = rows[rows["client"] == -1]
     accuracy, error = (100 * pooled.loc[pooled["metric"] == metric, "value"] for metric in ("accuracy", "ece15"))
     return (accuracy.mean(), accuracy.min(), accuracy.max()), (error.mean(), error.min(), error.max())

@@ -52,6 +52,7 @@ def figure3(sources: Sources) -> Drawn:
     rows = rows[rows["state"].str.startswith("round-") & (rows["model"] == "pm") & (rows["condition"] == "clean")]
     rows = rows[rows["client"].between(0, SHOWN_CLIENTS - 1) & rows["metric"].isin(list(PARTS))]
     means = rows.groupby(["round", "client", "metric"])["value"].mean()
+    totals = rows.groupby(["round", "client", "seed"])["value"].sum().groupby(["round", "client"]).agg(["min", "max"])
     rounds = sorted(set(rows["round"]))
     drawn = Figure(figsize=(7.6, 3.2), layout="constrained")
     panels = drawn.subplots(1, len(rounds), sharey=True, squeeze=False)[0]
@@ -61,16 +62,19 @@ def figure3(sources: Sources) -> Drawn:
             heights = means[round_].unstack("metric")[metric].to_numpy()
             _draw_parts(panel, heights, below, label, colour, hatch)
             below += heights
+        if cells["seed"].nunique() > 1:
+            _draw_spread(panel, below, totals.loc[round_].to_numpy().T)
         panel.set(title=f"round {round_}", xlabel="client")
     panels[0].set_ylabel("predictive variance")
     drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=2)
     head(drawn, cells, unrun)
+    seeds = "; the line spans the lowest to the highest sum of any seed" if cells["seed"].nunique() > 1 else ""
     caption = (
         f"Figure 3. Predictive uncertainty of the personal models of the first {SHOWN_CLIENTS} clients before training "
         "and after some rounds: the variance of the predicted label, summed over classes, mean over the client's test "
-        "samples and over seeds. Aleatoric: what every draw of the weights finds uncertain; epistemic: what the draws "
-        "disagree about. The paper does not say which quantity it plots, nor on which data. Preset paper: the public "
-        "code's noise of 0.001 leaves no uncertainty to draw. "
+        f"samples and over seeds{seeds}. Aleatoric: what every draw of the weights finds uncertain; epistemic: what "
+        "the draws disagree about. The paper does not say which quantity it plots, nor on which data. Preset paper: "
+        "the public code's noise of 0.001 leaves no uncertainty to draw. "
     )
     return Drawn(drawn, caption + closing(cells, unrun))
 
@@ -81,6 +85,19 @@ def _draw_parts(panel: Axes, heights: np.ndarray, below: np.ndarray, label: str,
     panel.bar(places, heights, 0.7, below, color=colour, hatch=hatch, edgecolor="black", linewidth=0.6, label=label)
     panel.set_xticks(places)
     panel.grid(visible=False, axis="x")
+
+
+def _draw_spread(panel: Axes, sums: np.ndarray, span: np.ndarray) -> None:
+    """A line from the lowest to the highest sum of both parts over seeds, at each client's bar.
+
+    Args:
+        panel: where the bars are.
+        sums: means over seeds, one a client.
+        span: the lowest and the highest, [2, clients].
+    """
+    # Rounding may put the mean of equal values beside them.
+    reach = np.abs(span - sums)
+    panel.errorbar(np.arange(1, len(sums) + 1), sums, yerr=reach, linestyle="none", color="black", capsize=2)
 
 
 FIGURES = {"figure2": figure2, "figure3": figure3}

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fedbayes.analysis.display import count, dataset
 from fedbayes.analysis.drawing import SOFT, Drawn
 from fedbayes.analysis.figures.unrun import not_run
+from fedbayes.io import read_json
 
 LETTERS_AN_INCH = 15  # of the line above a figure
 
@@ -113,9 +114,9 @@ def heading(first: str, inches: float, *notes: str) -> str:
     return "\n".join(textwrap.fill(note, int(inches * LETTERS_AN_INCH)) for note in (first, *notes) if note)
 
 
-def say_not_run(panel: Axes) -> None:
-    """A panel whose cells did not run says so instead of being blank."""
-    panel.text(0.5, 0.5, "not run at this scale", ha="center", va="center", color=SOFT, transform=panel.transAxes)
+def say_not_run(panel: Axes, height: float = 0.5) -> None:
+    """A panel whose cells did not run says so instead of being blank, at a share of its height."""
+    panel.text(0.5, height, "not run at this scale", ha="center", va="center", color=SOFT, transform=panel.transAxes)
     panel.set(xticks=[], yticks=[], xlabel="", ylabel="")
     panel.spines[:].set_visible(False)
 
@@ -130,8 +131,27 @@ def what_ran(cells: pd.DataFrame) -> str:
 
 
 def closing(cells: pd.DataFrame, unrun: str = "") -> str:
-    """The end of every caption: what did not run, scale, dataset that really ran, seeds, what was reduced."""
+    """The end of every caption: what did not run, scale, dataset that really ran, seeds, what diverged, reductions."""
     changes = [change for reduction in cells["reduction"] for change in reduction.split("; ") if change]
     reductions = "; ".join(dict.fromkeys(changes))
     reduced = f"Reduced: {reductions}." if reductions else ""
-    return " ".join(filter(None, [unrun, f"{what_ran(cells)}.", reduced]))
+    return " ".join(filter(None, [unrun, f"{what_ran(cells)}.", diverged(cells), reduced]))
+
+
+def with_outcomes(index: pd.DataFrame, root: Path) -> pd.DataFrame:
+    """The cells with a column `diverged`, from the records of their runs."""
+    outcomes = {folder: read_json(root / folder / "run.json")["outcome"] for folder in set(index["folder"])}
+    return index.assign(diverged=index["folder"].map(outcomes) == "diverged")
+
+
+def diverged(cells: pd.DataFrame) -> str:
+    """`Diverged: 1 of 3 seeds of BNFed (paper) on MNIST small.`; empty if none did or nobody looked."""
+    if not cells.get("diverged", pd.Series(dtype=bool)).any():
+        return ""
+    groups = cells.groupby(["setting_title", "method", "preset"], sort=False)["diverged"]
+    found = [
+        f"{own.sum()} of {count(len(own), 'seed')} of {method} ({preset}) on {title}"
+        for (title, method, preset), own in groups
+        if own.any()
+    ]
+    return f"Diverged: {'; '.join(found)}."
