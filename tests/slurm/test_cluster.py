@@ -116,11 +116,13 @@ def test_a_job_that_reaches_its_time_limit(project: Path, calm: Path, cluster: C
 
 
 def test_a_job_whose_time_is_nearly_up(project: Path, calm: Path, cluster: Cluster) -> None:
-    """A minute before its limit it is told, keeps a checkpoint and goes back into the queue: no attempt is lost.
+    """Three minutes before its limit it is told, keeps a checkpoint and goes back into the queue: no attempt is lost.
 
-    SLURM may say so another minute earlier, hence three minutes. The time limit stays what it is.
+    SLURM may say so another minute earlier, hence five minutes. The time limit stays what it is. The command line's
+    default resources take the place of the profile's, and the signal is still asked for.
     """
-    campaign = Campaign(project, cluster, "--set-resources", "train:runtime=3", "train:slurm_extra='--signal=TERM@60'")
+    shorter = ("--default-resources", "mem_mb=2000", "runtime=60", "--set-resources", "train:runtime=5")
+    campaign = Campaign(project, cluster, *shorter)
     frozen = campaign.halfway()
     done = campaign.rounds_done(campaign.runs[0])
     # A frozen process learns of a signal when it goes on.

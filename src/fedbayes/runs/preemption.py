@@ -1,7 +1,7 @@
 """A job that SLURM ends before its work is done goes back into SLURM's queue, and counts as no failed attempt.
 
 It must make room for a more urgent one: partitions may give preempted jobs some grace after SIGTERM. Or its time is up:
-the slurm profile asks for SIGTERM three minutes before the limit. A job that uses these minutes to end by itself has,
+rule `train` asks for SIGTERM three minutes before the limit. A job that uses these minutes to end by itself has,
 for SLURM, ended: it would not be queued again, and Snakemake would count a failure. So it asks for its place in the
 queue before it ends. A job that a person cancelled must not come back, nor one that got nowhere in all its time, which
 the next attempt's longer limit may help: SLURM is asked why the job has to go.
@@ -15,8 +15,8 @@ import subprocess
 import time
 from datetime import datetime
 
-# A job that is asked to go so many seconds before its time limit is taken to be asked for that reason: the profile has
-# 180, and SLURM may be a minute early.
+# A job that is asked to go so many seconds before its time limit is taken to be asked for that reason: the rule has 180,
+# and SLURM may be a minute early; so whoever sets another lead can have 240 at most.
 NEAR_ITS_END = 300
 
 
