@@ -1,4 +1,4 @@
-"""Commands of docs/cluster.md as typed, in a dry run: what a user sets there takes nothing away from what rules need."""
+"""Commands of docs/cluster.md as typed, in a dry run: what they set takes nothing away from what rules need."""
 
 from __future__ import annotations
 

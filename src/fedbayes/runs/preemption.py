@@ -15,8 +15,8 @@ import subprocess
 import time
 from datetime import datetime
 
-# A job that is asked to go so many seconds before its time limit is taken to be asked for that reason: the rule has 180,
-# and SLURM may be a minute early; so whoever sets another lead can have 240 at most.
+# A job that is asked to go so many seconds before its time limit is taken to be asked for that reason: the rule has
+# 180, and SLURM may be a minute early; so whoever sets another lead can have 240 at most.
 NEAR_ITS_END = 300
 
 
