@@ -100,7 +100,7 @@ def evaluate(
 
 
 def _told(run: Run, federation: Federation, rows: list[list[Any]]) -> list[list[Any]]:
-    """Some rows, after a line in the log for each model: `run 8e27..: state last of round 20, gm accuracy 0.83, 90 MB`."""
+    """Some rows, after a line for each model in the log: `run 8e27..: state last of round 9, gm accuracy 0.8, 9 MB`."""
     for state, round_, model, condition, client, _, metric, value in rows:
         if condition == "clean" and client == -1 and metric in HEADLINES:
             memory = shown_memory(federation.data.device)
