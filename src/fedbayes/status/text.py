@@ -59,8 +59,8 @@ def status_text(
     if any(job.state != "done" for job in runs.values()):
         at_slurm = any(job.slurm for job in runs.values())
         busy = any(job.state == "running" for job in runs.values())
-        about = ["All that is not done:", *(textwrap.wrap(BUSY, WIDTH) if busy else [])]
-        blocks.append([*about, f"  {command((), choices, at_slurm)}"])
+        heading = ["All that is not done:", *(textwrap.wrap(BUSY, WIDTH) if busy else [])]
+        blocks.append([*heading, f"  {command((), choices, at_slurm)}"])
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
