@@ -48,8 +48,8 @@ def _lives(file: Path) -> bool:
         with file.open("r+", encoding="utf-8") as handle:
             locked = _lock(handle)
             words = handle.read().split()
-    except FileNotFoundError:
-        return True  # somebody else has just forgotten it
+    except (FileNotFoundError, PermissionError):
+        return True  # somebody else has just forgotten it, or it is another user's, whose jobs are not ours to cancel
     if locked is not None:
         return not locked
     host, process = words[0], int(words[1])
