@@ -46,8 +46,9 @@ MOST_SECONDS_BETWEEN_CHECKS = 60
 # What SLURM says of a submission that it may take later, and how long it is left alone then.
 LATER = ("Socket timed out", "temporarily un", "MaxSubmitJob", "GrpSubmitJob")
 SECONDS_BETWEEN_SUBMISSIONS = 30.0
-# A job in such a state comes back by itself or never.
-MAY_COME_BACK = ("PREEMPTED", "NODE_FAIL")
+# A job in such a state comes back by itself or never. Accounting keeps the last one also of a job that was cancelled
+# before it started again.
+MAY_COME_BACK = ("PREEMPTED", "NODE_FAIL", "REQUEUED")
 LOG = logging.getLogger("snakemake.logging")
 
 

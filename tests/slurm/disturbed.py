@@ -93,8 +93,11 @@ class Frozen:
     training: psutil.Process
 
     def pending_signals(self) -> set[int]:
-        """Signals that wait for it to go on."""
-        lines = Path(f"/proc/{self.training.pid}/status").read_text().splitlines()
+        """Signals that wait for it to go on; none where it has ended."""
+        try:
+            lines = Path(f"/proc/{self.training.pid}/status").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            return set()
         masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
         return {number for number in range(1, 65) for mask in masks if mask >> (number - 1) & 1}
 

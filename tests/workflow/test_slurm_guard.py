@@ -154,11 +154,11 @@ def test_a_controller_that_stays_away_ends_the_run_and_nobody_waits_for_it(
 
 
 def test_a_job_that_does_not_come_back_has_failed(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is not listed, one was preempted for good; a third has come back in between, a fourth is in the queue."""
+    """One is not listed, one was cancelled in the queue; a third has come back in between, a fourth is in the queue."""
     clock = [0.0]
     monkeypatch.setattr(slurm_guard, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     jobs = [SimpleNamespace(external_jobid=str(i), aux={}) for i in (1, 2, 3, 4)]
-    gone, back = {"2": "PREEMPTED", "3": "PREEMPTED"}, {"2": "PREEMPTED", "3": "RUNNING"}
+    gone, back = {"2": "REQUEUED", "3": "PREEMPTED"}, {"2": "REQUEUED", "3": "RUNNING"}
     queue = {
         "1": (1, "", "slurm_load_jobs error: Invalid job id specified"),
         "2": (0, "", ""),
