@@ -65,7 +65,7 @@ def test_eight_jobs_on_three_gpus_never_meet(tmp_path: Path) -> None:
 
 
 def test_a_killed_job_frees_its_gpu_and_the_one_that_waits_says_so_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said, one = FORK.Queue(), Gpus(("GPU-a",))
     holder = started(hold, tmp_path, one, 600, said)
@@ -84,6 +84,7 @@ def test_a_killed_job_frees_its_gpu_and_the_one_that_waits_says_so_once(
         "waiting for a GPU: other jobs have GPU-a",
         "device cuda:0, GPU GPU-a",
     ]
+    assert capsys.readouterr().err == "fedbayes: waiting for a GPU: other jobs have GPU-a\n"
     for process in (holder, killer):
         process.join(60)
 
@@ -141,6 +142,22 @@ def test_what_is_asked_for_is_given(asked: str, gpus: Gpus, device: str, tmp_pat
     with claimed(Execution(device=asked, chunk=3), gpus, tmp_path / "locks") as execution:
         assert execution == Execution(device=device, chunk=3)
     assert (tmp_path / "locks").exists() == (device != "cpu")
+
+
+@pytest.mark.parametrize(
+    ("job", "given", "asked", "device"),
+    [("", None, "auto", "cuda:0"),
+     ("7", None, "auto", "cpu"),
+     ("7", "0,1", "auto", "cuda:0"),
+     ("7", None, "cuda", "cuda:0")],
+)  # fmt: skip
+def test_in_a_slurm_job_auto_takes_a_gpu_only_where_slurm_gave_some(
+    job: str, given: str | None, asked: str, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("SLURM_JOB_ID", job), ("CUDA_VISIBLE_DEVICES", given)):
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
+    with claimed(Execution(device=asked), TWO, tmp_path) as execution:
+        assert execution.device == device
 
 
 def test_the_one_gpu_of_a_mac_is_not_shared_and_the_cpu_is(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -76,3 +78,21 @@ def test_the_holder_of_a_lock_has_a_name_that_its_successor_inherits(tmp_path: P
         with alone(lock) as name:
             names.append(name)
     assert names[0] == names[1] != names[2] and names[0].split() == [names[0]]
+
+
+def test_who_waits_for_the_lock_says_so_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names, said = list[str](), ""
+
+    def publish() -> None:
+        with alone(tmp_path / "lock") as name:
+            names.append(name)
+
+    waiting = threading.Thread(target=publish, daemon=True)
+    with alone(tmp_path / "lock") as name:
+        waiting.start()
+        while not said:
+            said = capsys.readouterr().err
+            time.sleep(0.01)
+        assert names == []
+    waiting.join(60)
+    assert said == "fedbayes: waiting: another job publishes to MLflow\n" and names == [name]

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import torch
 
 from fedbayes.config import Execution
+from fedbayes.job import show
 from fedbayes.reading import ConfigError
 
 LOG = logging.getLogger("fedbayes")
@@ -83,11 +84,13 @@ def claimed(execution: Execution, gpus: Gpus | None = None, locks: Path | None =
 
 
 def candidates(asked: str, gpus: Gpus) -> list[tuple[str, str]]:
-    """Devices that would do, each with what it is; none where `auto` finds no GPU. Refuses what is not there."""
+    """Devices that would do, each with what it is; none where `auto` has no GPU. Refuses what is not there."""
     cuda = [(f"cuda:{number}", identity) for number, identity in enumerate(gpus.cuda)]
     mps = [("mps", "mps")] if gpus.mps else []
     if asked == "auto":
-        return cuda
+        # SLURM names there the GPUs that it gives to a job. What a job without any sees belongs to others.
+        given = "SLURM_JOB_ID" not in os.environ or "CUDA_VISIBLE_DEVICES" in os.environ
+        return cuda if given else []
     found = {"cuda": cuda, "mps": mps}.get(asked, [pair for pair in cuda if pair[0] == asked])
     if not found:
         there = [device for device, _ in cuda + mps]
@@ -133,6 +136,8 @@ def _wait_for_one(handles: Sequence[int], identities: Sequence[str]) -> int:
                 continue
             return place
         if not told:
-            LOG.info("waiting for a GPU: other jobs have %s", ", ".join(identities))
+            line = f"waiting for a GPU: other jobs have {', '.join(identities)}"
+            LOG.info(line)
+            show(f"fedbayes: {line}")
             told = True
         time.sleep(LOOK_EVERY)

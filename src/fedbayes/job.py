@@ -6,14 +6,25 @@ import errno
 import fcntl
 import logging
 import os
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import IO
 
 from fedbayes.attempts import CRASHED, FORMAT, ended, history_of, started
 from fedbayes.reading import ConfigError
+
+
+class LeftToAnother(Exception):
+    """Another job does this one's work: it ends with a sentence, and nobody has made a mistake."""
+
+
+class Terminated(BaseException):
+    """SIGTERM has come; no `except Exception` on the way up may swallow it."""
 
 
 @contextmanager
@@ -37,11 +48,15 @@ def job(log_file: str, history: bool = False) -> Iterator[None]:
     logging.info(started(os.environ))
     outcome = "stopped"
     try:
-        yield
+        with _heeding_sigterm():
+            yield
         outcome = "finished"
     except ConfigError as error:
         outcome = "failed"
         logging.error("%s", error)
+        sys.exit(f"fedbayes: {error}")
+    except LeftToAnother as error:
+        logging.warning("%s", error)
         sys.exit(f"fedbayes: {error}")
     except Exception:
         outcome = "failed"
@@ -50,8 +65,26 @@ def job(log_file: str, history: bool = False) -> Iterator[None]:
     except KeyboardInterrupt:
         logging.warning("stopped by SIGINT")
         raise
+    except Terminated:
+        logging.warning("stopped by SIGTERM")
+        sys.exit("fedbayes: stopped by SIGTERM")
     finally:
         logging.info(ended(outcome))
+
+
+@contextmanager
+def _heeding_sigterm() -> Iterator[None]:
+    """A block that SIGTERM ends with `Terminated`; a second one ends the process at once."""
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, receive)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -64,7 +97,7 @@ def alone(lock: Path) -> Iterator[str]:
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a+", encoding="utf-8") as handle:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            _lock(handle)
         except OSError as error:
             # Some shared file systems have no locks. Within one Snakemake publishing is serial without it.
             if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
@@ -77,6 +110,15 @@ def alone(lock: Path) -> Iterator[str]:
             handle.write(name)
             handle.flush()
         yield name
+
+
+def _lock(handle: IO[str]) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        logging.info("waiting: another job publishes to MLflow")
+        show("fedbayes: waiting: another job publishes to MLflow")
+        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def show(line: str) -> None:

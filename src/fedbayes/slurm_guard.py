@@ -7,13 +7,15 @@ Version 2.8 of the executor has gaps; with most of them Snakemake waits for ever
 - A job that SLURM does not list, has preempted for good or has lost with its node is waited for without end. Here it
   has failed after `patience` seconds.
 - A job that somebody cancelled is reported as `CANCELLED by 1000`, a status it does not know. Here it is `CANCELLED`.
-- A submission that meets a controller that is down fails the job, and all its retries within seconds. Here it waits.
-  (A controller that is up and slow may still refuse one.)
+- A submission that meets a controller that is down, or is refused for a reason that passes (a user has as many jobs in
+  the queue as may be), fails the job, and all its retries within seconds. Here it waits.
 - What SLURM says of a job it killed (memory, time) stands in a file among others. Here it is a part of the message.
 - Jobs of a Snakemake that was killed live on, and would start over what the next one has finished. Here the next one
   cancels them first, as soon as SLURM lets it; those that train keep a checkpoint.
-- Ctrl-C while the controller is down waits for submissions that wait for the controller. Here it ends at once, and the
-  next start cancels the jobs.
+- Ctrl-C cancels the jobs on its list: not those that a check of states has just taken off it, nor those that are being
+  submitted. Here it cancels them all, and submits no more.
+- Ctrl-C while the controller is down waits for submissions that wait for the controller. Here it does not, and the next
+  start cancels the jobs.
 
 And it asks `sacct` wherever that command is installed, which fails on a cluster without an accounting database; there
 `squeue` is asked, and often enough not to miss the end of a job. `guard` puts these around the executor's class. It
@@ -32,50 +34,26 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from fedbayes import slurm_runs
 from fedbayes.slurm_logs import why_ended
+from fedbayes.slurm_silence import Silence
 
 PLUGIN = "snakemake_executor_plugin_slurm"
 NO_ACCOUNTING = "accounting storage is disabled"
 SECONDS_BETWEEN_PINGS = 5.0
 # `squeue` knows an ended job for MinJobAge seconds only; the executor would ask every three minutes in the end.
 MOST_SECONDS_BETWEEN_CHECKS = 60
-# The names that all jobs of a Snakemake in this folder have, a line each; of earlier ones until they are cancelled.
-LAST_RUNS = Path(".snakemake/slurm_run")
-# A job in such a state comes back by itself or never.
-MAY_COME_BACK = ("PREEMPTED", "NODE_FAIL")
+# What SLURM says of a submission that it may take later, and how long it is left alone then.
+LATER = ("Socket timed out", "temporarily un", "MaxSubmitJob", "GrpSubmitJob")
+SECONDS_BETWEEN_SUBMISSIONS = 30.0
+# A job in such a state comes back by itself or never. Accounting keeps the last one also of a job that was cancelled
+# before it started again.
+MAY_COME_BACK = ("PREEMPTED", "NODE_FAIL", "REQUEUED")
 LOG = logging.getLogger("snakemake.logging")
 
 
-class Silence:
-    """How long a service has not answered."""
-
-    def __init__(self, what: str, patience: float, error: type[Exception], clock: Callable[[], float]) -> None:
-        self.what, self.patience, self.error, self.clock = what, patience, error, clock
-        self.since: float | None = None
-        self._lock = threading.Lock()  # jobs are submitted by several threads
-
-    def broken(self) -> None:
-        """It has answered."""
-        with self._lock:
-            since, self.since = self.since, None
-        if since is not None:
-            LOG.warning(f"{self.what} answers again after {self.clock() - since:.0f} s.")
-
-    def goes_on(self, why: str) -> None:
-        """It has not: say so once, and end the run when patience is over."""
-        with self._lock:
-            since = self.since
-            if since is None:
-                self.since = self.clock()
-        if since is None:
-            LOG.warning(f"{self.what} does not answer ({why}); waiting up to {self.patience:.0f} s.")
-        elif (silent := self.clock() - since) > self.patience:
-            raise self.error(
-                f"{self.what} has not answered for {silent:.0f} s ({why}), longer than "
-                f"execution.slurm_patience_seconds = {self.patience:.0f} in config/config.yaml allows. Running jobs go "
-                "on; when the cluster is back, type the same command again: finished runs are kept and others go on "
-                "from their checkpoints."
-            )
+class Refused(BaseException):
+    """SLURM may take this submission later. No `Exception`: the executor makes a failed attempt of any of these."""
 
 
 class Answers:
@@ -122,19 +100,22 @@ def _look_at_cluster_first(plugin: Any) -> None:
             # Where SLURM forgets ended jobs soon, the executor would turn back to sacct.
             plugin.is_query_tool_available = lambda tool: tool != "sacct" and shutil.which(tool) is not None
         original(self, *args, **kwargs)
-        _cancel_earlier(self.run_uuid)
+        _cancel_earlier()
+        # Locked while this process lives: others leave its jobs alone.
+        self.slurm_run = slurm_runs.begin(self.run_uuid)
 
     plugin.Executor.__post_init__ = post_init
 
 
-def _cancel_earlier(name: str) -> None:
-    """Cancel the jobs of earlier Snakemakes in this folder; the names of those that cannot be told are kept."""
-    earlier = LAST_RUNS.read_text().split() if LAST_RUNS.exists() else []
-    still = [each for each in earlier if not _succeeds("scancel", f"--name={each}")]
-    if still:
+def _cancel_earlier() -> None:
+    """Cancel the jobs of Snakemakes that have ended in this folder; those that SLURM cannot be told of are kept."""
+    told = True
+    for name in slurm_runs.ended():
+        if cancelled := _succeeds("scancel", f"--name={name}"):
+            slurm_runs.forget(name)
+        told = told and cancelled
+    if not told:
         LOG.warning("SLURM could not be told to cancel the jobs of an earlier Snakemake; the next start tries again.")
-    LAST_RUNS.parent.mkdir(exist_ok=True)
-    LAST_RUNS.write_text("\n".join([*still, name]))
 
 
 def _listen_to_queries(plugin: Any) -> Answers:
@@ -163,7 +144,13 @@ def _keep_jobs(plugin: Any, answers: Answers, patience: float) -> None:
         if state is not None and state not in MAY_COME_BACK:
             lost.pop(job.external_jobid, None)
             return False
-        return time.monotonic() - lost.setdefault(job.external_jobid, time.monotonic()) > patience
+        if time.monotonic() - lost.setdefault(job.external_jobid, time.monotonic()) <= patience:
+            return False
+        if _is_queued(job.external_jobid):
+            # Accounting may lose what the controller has; it is asked again after as long.
+            del lost[job.external_jobid]
+            return False
+        return True
 
     async def check_active_jobs(self: Any, active_jobs: list[Any]) -> AsyncIterator[Any]:
         answers.begin()
@@ -189,29 +176,73 @@ def _keep_jobs(plugin: Any, answers: Answers, patience: float) -> None:
 
 
 def _wait_to_submit(plugin: Any, patience: float) -> None:
-    """A job is submitted when the controller is not said to be down; whoever ends the run need not wait for it."""
-    submit, shut_down, cancel = plugin.Executor.run_job, plugin.Executor.shutdown, plugin.Executor.cancel
-    ending = threading.Event()
+    """A job is submitted when SLURM takes jobs, and none once the run is to end."""
+    submit, shut_down, fail = plugin.Executor.run_job, plugin.Executor.shutdown, _fail_unless_refused(plugin)
+    ending, full = threading.Event(), threading.Event()
     silence = Silence("SLURM's controller", patience, plugin.WorkflowError, time.monotonic)
 
-    def run_job(self: Any, job: Any) -> None:
+    def controller_is_up(self: Any) -> bool:
+        """Wait for it; false where the run is to end meanwhile."""
         try:
             while " is DOWN" in (said := _said("scontrol", "ping")) and " is UP" not in said:
                 silence.goes_on(" ".join(said.split()))
                 if ending.wait(SECONDS_BETWEEN_PINGS):
-                    return
+                    return False
         except plugin.WorkflowError as error:
             # Ends the whole run: all other jobs would fail one by one for the same reason.
             self.workflow.scheduler.executor_error_callback(error)
-            return
+            return False
         silence.broken()
-        submit(self, job)
+        return not ending.is_set()
+
+    def run_job(self: Any, job: Any) -> None:
+        while not ending.is_set() and controller_is_up(self):
+            try:
+                submit(self, job)
+            except Refused as refused:
+                if not full.is_set():
+                    LOG.warning(f"SLURM takes no job now ({refused}); waiting until it does.")
+                full.set()
+                ending.wait(SECONDS_BETWEEN_SUBMISSIONS)
+            else:
+                full.clear()
+                return
 
     def shutdown(self: Any) -> None:
         ending.set()
         shut_down(self)
 
-    def cancel_all(self: Any) -> None:
+    plugin.Executor.run_job, plugin.Executor.shutdown = run_job, shutdown
+    plugin.Executor._report_job_error_threadsafe = fail
+    _cancel_all(plugin, ending)
+
+
+def _fail_unless_refused(plugin: Any) -> Callable[[Any, Any, str], None]:
+    """The report of a job that could not be submitted; one that may be taken later is `Refused` instead."""
+    original = plugin.Executor._report_job_error_threadsafe
+
+    def report(self: Any, job_info: Any, msg: str) -> None:
+        said = msg.split("sbatch call:")[0]
+        if said.startswith("SLURM sbatch failed") and any(reason in said for reason in LATER):
+            lines = (line for line in said.splitlines() if any(reason in line for reason in LATER))
+            raise Refused(next(lines).rpartition("error: ")[2].rstrip("'."))
+        original(self, job_info, msg)
+
+    return report
+
+
+def _cancel_all(plugin: Any, ending: threading.Event) -> None:
+    """Who ends the run leaves no job behind, if SLURM can be told, and waits for none that was not submitted yet."""
+    cancel, cancel_listed, shut_down = plugin.Executor.cancel, plugin.Executor.cancel_jobs, plugin.Executor.shutdown
+
+    def cancel_jobs(self: Any, active_jobs: list[Any]) -> None:
+        cancel_listed(self, active_jobs)
+        # A check of states has taken its jobs off the list, and a submission under way has not put its one there.
+        self._job_submission_executor.shutdown(wait=True)
+        if not _succeeds("scancel", f"--name={self.run_uuid}"):
+            raise plugin.WorkflowError("scancel failed")
+
+    def cancel_or_say_so(self: Any) -> None:
         ending.set()
         try:
             cancel(self)
@@ -219,7 +250,7 @@ def _wait_to_submit(plugin: Any, patience: float) -> None:
             LOG.error(f"The jobs could not be cancelled and go on; the next start cancels them. {error}")
             shut_down(self)
 
-    plugin.Executor.run_job, plugin.Executor.shutdown, plugin.Executor.cancel = run_job, shutdown, cancel_all
+    plugin.Executor.cancel_jobs, plugin.Executor.cancel = cancel_jobs, cancel_or_say_so
 
 
 def _say_why(plugin: Any) -> None:
@@ -233,6 +264,15 @@ def _say_why(plugin: Any) -> None:
         original(self, job_info, msg=msg, **kwargs)
 
     plugin.Executor.report_job_error = report_job_error
+
+
+def _is_queued(job: str) -> bool:
+    """Whether SLURM's controller has a job that may still run; also where it cannot be asked."""
+    done = _ran("squeue", "-h", "-j", job, "-o", "%T")
+    if done is None or done.returncode != 0:
+        return done is None or "Invalid job id" not in done.stderr
+    # One whose node is gone may be COMPLETING for ever.
+    return any(state != "COMPLETING" for state in done.stdout.split())
 
 
 def _said(*command: str) -> str:

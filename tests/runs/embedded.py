@@ -58,15 +58,20 @@ def stopping_after(last: int) -> Iterator[None]:
         yield
 
 
-def evaluate_in(folder: Path, run: Run, target: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+def on(device: str, **more: float) -> Execution:
+    """What `devices.claimed` gives a job: also a device that nobody may ask for."""
+    return Execution(**more).model_copy(update={"device": device})
+
+
+def evaluate_in(folder: Path, run: Run, target: Path, device: str = "cpu") -> tuple[pd.DataFrame, pd.DataFrame]:
     """The tables `evaluation` and `predictions` of a run trained into `target`, which are written into `folder`."""
     dataset, split = prepare(target.parent, run)
     files = (folder / "evaluation.parquet", folder / "predictions.parquet")
-    evaluate(run, target / "state.safetensors", dataset, split, None, *files, Execution())
+    evaluate(run, target / "state.safetensors", dataset, split, None, *files, on(device))
     return pd.read_parquet(files[0]), pd.read_parquet(files[1])
 
 
-def train_in(folder: Path, run: Run, checkpoint_seconds: float = 60.0, code: str = "test") -> Path:
+def train_in(folder: Path, run: Run, checkpoint_seconds: float = 60.0, code: str = "test", device: str = "cpu") -> Path:
     """Train into `folder/run` and return that folder."""
     dataset, split = prepare(folder, run)
     target = folder / "run"
@@ -77,7 +82,7 @@ def train_in(folder: Path, run: Run, checkpoint_seconds: float = 60.0, code: str
         split,
         None,
         target,
-        Execution(checkpoint_seconds=checkpoint_seconds),
+        on(device, checkpoint_seconds=checkpoint_seconds),
         show=lambda line: None,
     )
     return target

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from embedded import small_run, train_in
+from embedded import evaluate_in, small_run, train_in
 from fedbayes.runs.memory import peak_resident, shown_memory
 from fedbayes.runs.train import _pause
 
@@ -30,6 +30,20 @@ def test_every_round_has_a_line_with_seconds_and_memory(tmp_path: Path, caplog: 
     # The first and the last are for people; those in between came too soon after the first.
     levels = [record.levelname for record in caplog.records if LINE.fullmatch(record.getMessage())]
     assert levels == ["INFO", "DEBUG", "DEBUG", "INFO"]
+
+
+def test_an_evaluation_has_a_line_for_every_state_and_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = small_run()
+    target = train_in(tmp_path, run)
+    caplog.set_level(logging.INFO, "fedbayes")
+    caplog.clear()
+    evaluation, _ = evaluate_in(tmp_path, run, target)
+    line = re.compile(rf"run {run.id}: state ([a-z-]+) of round (\d+), (\w+) accuracy (\d\.\d{{4}}), \d+ MB")
+    told = {found.groups() for text in caplog.messages if (found := line.fullmatch(text))}
+    pooled = evaluation.query("condition == 'clean' and client == -1 and metric == 'accuracy'")
+    assert len(told) == 6 and told == {
+        (row.state, str(row.round), row.model, f"{row.value:.4f}") for row in pooled.itertuples()
+    }
 
 
 def test_a_long_job_tells_people_of_few_rounds() -> None:

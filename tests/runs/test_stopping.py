@@ -139,18 +139,22 @@ def seconds_from_now(seconds: float) -> str:
     return datetime.fromtimestamp(time.time() + seconds).isoformat(timespec="seconds")
 
 
+QUEUED = "the job is in SLURM's queue again"
+
+
 # The words SOON and LATER become times when a test runs: as part of its name they would differ between the processes
 # that run the tests.
 @pytest.mark.parametrize(
-    ("shown", "got_on", "why"),
+    ("shown", "got_on", "said"),
     [
         (
             "JobState=RUNNING PreemptEligibleTime=2026-01-01T00:00:00 PreemptTime=2026-01-01T00:01:00",
             False,
-            "preempted",
+            f"preempted: {QUEUED}",
         ),
-        ("JobState=RUNNING EndTime=SOON PreemptTime=None", True, "at its time limit"),
-        ("JobState=RUNNING EndTime=SOON PreemptTime=None", False, ""),
+        ("JobState=CANCELLED PreemptTime=2026-01-01T00:01:00", True, ""),
+        ("JobState=RUNNING EndTime=SOON PreemptTime=None", True, f"at its time limit: {QUEUED}"),
+        ("JobState=RUNNING EndTime=SOON PreemptTime=None", False, "its time was nearly up; no round completed"),
         ("JobState=CANCELLED EndTime=SOON PreemptTime=None", True, ""),
         ("JobState=RUNNING EndTime=LATER PreemptTime=None", True, ""),
         ("JobState=RUNNING EndTime=Unknown PreemptTime=None", True, ""),
@@ -158,7 +162,7 @@ def seconds_from_now(seconds: float) -> str:
     ],
 )
 def test_what_goes_back_into_the_queue(
-    shown: str, got_on: bool, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    shown: str, got_on: bool, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shown = shown.replace("SOON", seconds_from_now(100)).replace("LATER", seconds_from_now(36_000))
     scontrol = tmp_path / "scontrol"
@@ -166,8 +170,8 @@ def test_what_goes_back_into_the_queue(
     scontrol.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert back_into_queue(got_on) == why
-    assert (tmp_path / "asked").read_text().split() == (["show", "requeue"] if why else ["show"])
+    assert back_into_queue(got_on) == said
+    assert (tmp_path / "asked").read_text().split() == (["show", "requeue"] if QUEUED in said else ["show"])
 
 
 def test_without_slurm_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ ROUNDS = 300
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster() -> Iterator[Cluster]:
     """A running cluster; where there can be none, its tests are skipped and say why."""
     reason = why_not()
     if reason and os.environ.get("FEDBAYES_REQUIRE_SLURM"):
@@ -26,12 +27,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with only_one(patience=600) as free:
         if not free:
             pytest.fail("another test session has had a cluster on this machine for ten minutes; run one at a time")
-        yield from _running(tmp_path_factory.mktemp("cluster"))
+        # Not in pytest's own folder, which any other session that starts closes to all but its user: the database's own
+        # user must reach its files.
+        with tempfile.TemporaryDirectory(prefix="fedbayes-cluster-", ignore_cleanup_errors=True) as folder:
+            yield from _running(Path(folder))
 
 
 def _running(folder: Path) -> Iterator[Cluster]:
-    for parent in (folder, *folder.parents[:3]):
-        parent.chmod(parent.stat().st_mode | 0o055)  # the database's own user must reach its files
+    folder.chmod(0o755)
     cluster = Cluster(folder)
     try:
         cluster.start()

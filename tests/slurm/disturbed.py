@@ -17,6 +17,7 @@ import yaml
 
 from checkout import command, copy_project, snakemake
 from cluster import Cluster, wait_for
+from fedbayes.attempts import history_of
 from fedbayes.plan import Run, load_plan
 
 # FedAvg on 5,000 digits. Not compiled: that takes longer than the run.
@@ -92,8 +93,11 @@ class Frozen:
     training: psutil.Process
 
     def pending_signals(self) -> set[int]:
-        """Signals that wait for it to go on."""
-        lines = Path(f"/proc/{self.training.pid}/status").read_text().splitlines()
+        """Signals that wait for it to go on; none where it has ended."""
+        try:
+            lines = Path(f"/proc/{self.training.pid}/status").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError):
+            return set()
         masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
         return {number for number in range(1, 65) for mask in masks if mask >> (number - 1) & 1}
 
@@ -136,10 +140,15 @@ class Campaign:
         """A run's files."""
         return self.folder / run.folder
 
-    def log_of(self, run: Run, rule: str = "train") -> str:
-        """A job's own log."""
-        file = self.folder / "logs" / rule / run.dataset / run.method / f"{run.id}.log"
+    def log_of(self, run: Run, history: bool = False) -> str:
+        """The log of a run's training: of its last attempt, or of all."""
+        file = self.folder / "logs/train" / run.dataset / run.method / f"{run.id}.log"
+        file = history_of(file) if history else file
         return file.read_text() if file.exists() else ""
+
+    def trainings(self, job: str) -> list[psutil.Process]:
+        """The processes of a SLURM job that train."""
+        return [p for p in self.cluster.processes_of(job) if ".snakemake/scripts/" in " ".join(p.cmdline())]
 
     def rounds_done(self, run: Run) -> int:
         """The round of the newest checkpoint; 0 where there is none."""
@@ -154,7 +163,7 @@ class Campaign:
 
         wait_for("training under way", holds, 180)
         ((job, node),) = self.cluster.jobs("RUNNING").items()
-        (training,) = (p for p in self.cluster.processes_of(job) if ".snakemake/scripts/" in " ".join(p.cmdline()))
+        (training,) = self.trainings(job)
         training.suspend()
         return Frozen(job, node, training)
 

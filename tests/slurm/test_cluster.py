@@ -100,6 +100,28 @@ def test_a_node_daemon_that_dies_alone(project: Path, calm: Path, cluster: Clust
     with contextlib.suppress(psutil.NoSuchProcess):
         frozen.training.wait(60)
     campaign.same_as(calm)
+    history = campaign.log_of(campaign.runs[0], history=True)
+    assert history.count("another job has taken over this run since") == 1, "frozen early, it had much left to write"
+    assert "Traceback" not in history
+
+
+def test_two_jobs_on_a_node_have_a_gpu_each(project: Path, cluster: Cluster) -> None:
+    """SLURM tells them different numbers while both are at work."""
+    one_node = ("--set-resources", "train:gpu=1", f"train:slurm_extra='--nodelist={cluster.nodes[0]}'")
+    campaign = Campaign(project, cluster, *one_node, seeds=(0, 1))
+    given = dict[str, str]()
+
+    def both_at_work() -> bool:
+        assert campaign.process.poll() is None, campaign.said()
+        for job in cluster.jobs("RUNNING").keys() - given.keys():
+            for training in campaign.trainings(job):
+                training.suspend()
+                given[job] = training.environ()["CUDA_VISIBLE_DEVICES"]
+        return len(given) == 2
+
+    wait_for("two jobs at work on the node", both_at_work, 180)
+    assert set(given.values()) == {"0", "1"}
+    campaign.kill()
 
 
 def test_a_job_that_reaches_its_time_limit(project: Path, calm: Path, cluster: Cluster) -> None:
@@ -116,15 +138,17 @@ def test_a_job_that_reaches_its_time_limit(project: Path, calm: Path, cluster: C
 
 
 def test_a_job_whose_time_is_nearly_up(project: Path, calm: Path, cluster: Cluster) -> None:
-    """A minute before its limit it is told, keeps a checkpoint and goes back into the queue: no attempt is lost.
+    """Three minutes before its limit it is told, keeps a checkpoint and goes back into the queue: no attempt is lost.
 
-    SLURM may say so another minute earlier, hence three minutes. The time limit stays what it is.
+    SLURM may say so another minute earlier, hence five minutes. The time limit stays what it is. The command line's
+    default resources take the place of the profile's, and the signal is still asked for.
     """
-    campaign = Campaign(project, cluster, "--set-resources", "train:runtime=3", "train:slurm_extra='--signal=TERM@60'")
+    shorter = ("--default-resources", "mem_mb=2000", "runtime=60", "--set-resources", "train:runtime=5")
+    campaign = Campaign(project, cluster, *shorter)
     frozen = campaign.halfway()
     done = campaign.rounds_done(campaign.runs[0])
-    # A frozen process learns of a signal when it goes on.
-    wait_for("the signal", lambda: 15 in frozen.pending_signals(), 180)
+    # A frozen process learns of a signal when it goes on; SLURM may have thawed it.
+    wait_for("the signal", lambda: 15 in frozen.pending_signals() or frozen.job in cluster.jobs("PENDING"), 180)
     frozen.thaw()
     queued_again(cluster, frozen.job)
     campaign.succeeds()

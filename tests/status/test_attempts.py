@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from fedbayes import attempts
 from fedbayes.attempts import history_of, last_line, read_attempts
-from fedbayes.job import job
+from fedbayes.job import LeftToAnother, job
 from fedbayes.reading import ConfigError
 from prepared import HOST, ended, record, started, write
 
@@ -65,6 +66,26 @@ def test_a_job_that_is_asked_to_stop_has_not_failed(tmp_path: Path, error: BaseE
             LOG.warning("stopped by SIGTERM after round 3")
         raise error
     assert [(a.outcome, a.reason) for a in read_attempts(log)] == [("stopped", reason)]
+
+
+def test_a_job_that_sigterm_ends_says_so(tmp_path: Path) -> None:
+    log, before = tmp_path / "job.log", signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit, match="fedbayes: stopped by SIGTERM"), job(str(log)):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        except Exception:
+            pytest.fail("the work takes it for an error of its own")
+    assert [(a.outcome, a.reason) for a in read_attempts(log)] == [("stopped", "stopped by SIGTERM")]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_job_whose_work_another_one_does_ends_with_a_sentence(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    with pytest.raises(SystemExit, match="fedbayes: another job has"), job(str(log)):
+        raise LeftToAnother("another job has taken over")
+    assert [(a.outcome, a.reason) for a in read_attempts(log)] == [("stopped", "another job has taken over")]
+    assert "Traceback" not in log.read_text()
 
 
 def test_the_log_is_short_and_the_history_has_everything_of_all_attempts(tmp_path: Path) -> None:

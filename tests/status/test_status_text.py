@@ -60,7 +60,8 @@ def test_states_are_counted_and_listed_with_reasons_and_commands(tmp_path: Path,
     assert retry.strip() == f"snakemake --cores all {choices} -- {target}"
     assert f"{stopped.folder}/evaluation.parquet" in after(text, stopped.id)[-1]
     assert not any(run.id in text for run in (done, trained, *missing))
-    assert f"  snakemake --cores all {choices}" in text.splitlines()
+    end = after(text, "All that is not done:")
+    assert "Wait for it, or stop it" in " ".join(end) and end[-1] == f"  snakemake --cores all {choices}"
 
 
 def test_missing_runs_are_listed_when_asked_for(tmp_path: Path, plan: Plan) -> None:
@@ -72,6 +73,11 @@ def test_when_all_is_done_there_is_nothing_to_type(tmp_path: Path, plan: Plan) -
         write_artefacts(tmp_path, run, evaluated=True)
     text = status(tmp_path)
     assert row(text, "total")[1:3] == [str(len(plan.runs))] * 2 and "snakemake" not in text
+
+
+def test_nobody_is_waited_for_where_no_run_is_at_work(tmp_path: Path) -> None:
+    heading, command_ = after(status(tmp_path), "All that is not done:")
+    assert heading == "All that is not done:" and command_.startswith("  snakemake")
 
 
 def test_a_failed_download_is_shown_with_the_runs_that_wait_for_it(tmp_path: Path, plan: Plan) -> None:

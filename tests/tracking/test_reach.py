@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def test_nobody_at_the_address_is_found_out_at_once(campaign: Campaign) -> None:
             publishing()
         assert "\n" not in str(error.value)
     assert time.monotonic() - before < 5
+
+
+@pytest.mark.parametrize("told", [reach.unreachable, reach.unusable])
+@pytest.mark.parametrize("secret", ["me:pass@", "me:p@ss/word@", "token@"])
+def test_a_password_in_the_address_is_not_told(told: Callable[[str, object], Exception], secret: str) -> None:
+    uri = f"https://{secret}store.org:5000/path"
+    said = str(told(uri, f"{uri}/health refused"))
+    assert "https://store.org:5000/path" in said and "https://store.org:5000/path/health refused" in said
+    assert secret not in said and "pass" not in said
+    assert "sqlite:///home/me@work/mlflow.db" in str(told("sqlite:///home/me@work/mlflow.db", "why"))
 
 
 @pytest.mark.parametrize(("answer", "error"), [(503, UnreachableError), (401, ConfigError), (404, ConfigError)])

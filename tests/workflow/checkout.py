@@ -11,19 +11,19 @@ from pathlib import Path
 
 from artefacts import ROOT
 
-PARTS = ("Snakefile", "workflow", "config", "profiles", "src", "pyproject.toml", "data.dvc")
+PARTS = ("Snakefile", "workflow", "config", "profiles", "slurm", "src", "pyproject.toml", "data.dvc")
 
 
 def copy_project(target: Path, paper: str = "pfedbayes") -> Path:
-    """The project's own files at `target`, with the `slurm` link, without results, set to run one paper."""
+    """The project's own files at `target`, links as links, without results, set to run one paper."""
     target.mkdir(parents=True, exist_ok=True)
     for part in PARTS:
         source = ROOT / part
-        if source.is_dir():
-            shutil.copytree(source, target / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        if source.is_dir() and not source.is_symlink():
+            others = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(source, target / part, symlinks=True, ignore=others)
         else:
-            shutil.copy(source, target / part)
-    (target / "slurm").symlink_to("profiles/slurm")
+            shutil.copy(source, target / part, follow_symlinks=False)
     config = target / "config/config.yaml"
     text = re.sub(r"^papers: .*$", f"papers: [{paper}]", config.read_text(), flags=re.MULTILINE)
     config.write_text(text)

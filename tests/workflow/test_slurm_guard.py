@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
+import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fedbayes import slurm_guard
+from fedbayes import slurm_guard, slurm_runs
 from fedbayes.costs import Cost
 from fedbayes.job_requests import memory_mb, minutes
 
@@ -150,21 +154,55 @@ def test_a_controller_that_stays_away_ends_the_run_and_nobody_waits_for_it(
 
 
 def test_a_job_that_does_not_come_back_has_failed(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One is not listed, one was preempted for good; a third has come back in between."""
+    """One is not listed, one was cancelled in the queue; a third has come back in between, a fourth is in the queue."""
     clock = [0.0]
     monkeypatch.setattr(slurm_guard, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    jobs = [SimpleNamespace(external_jobid=str(i), aux={}) for i in (1, 2, 3)]
-    gone, back = {"2": "PREEMPTED", "3": "PREEMPTED"}, {"2": "PREEMPTED", "3": "RUNNING"}
+    jobs = [SimpleNamespace(external_jobid=str(i), aux={}) for i in (1, 2, 3, 4)]
+    gone, back = {"2": "REQUEUED", "3": "PREEMPTED"}, {"2": "REQUEUED", "3": "RUNNING"}
+    queue = {
+        "1": (1, "", "slurm_load_jobs error: Invalid job id specified"),
+        "2": (0, "", ""),
+        "4": (0, "PENDING\n", ""),
+    }
     asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(slurm_guard, "_succeeds", lambda *command: not asked.append(command))
-    made = executor(plugin, [gone, back, gone])
+
+    def ran(*command: str) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        found = queue[command[3]] if command[0] == "squeue" else (0, "", "")
+        return subprocess.CompletedProcess(command, *found)
+
+    monkeypatch.setattr(slurm_guard, "_ran", ran)
+    made = executor(plugin, [gone, back, gone, gone])
     slurm_guard.guard(60)
     assert check(made, jobs) == jobs
     clock[0] = 59.0
     assert check(made, jobs) == jobs
     clock[0] = 61.0
     assert check(made, jobs) == jobs[2:] and made.ended == [("1", "error"), ("2", "error")]
-    assert asked == [("scancel", "1"), ("scancel", "2")], "should SLURM find them again, they do not come back"
+    cancelled = [command for command in asked if command[0] == "scancel"]
+    assert cancelled == [("scancel", "1"), ("scancel", "2")], "should SLURM find them again, they do not come back"
+    queue["4"] = (0, "COMPLETING\n", "")
+    clock[0] = 100.0
+    assert check(made, jobs[3:]) == jobs[3:], "asked again after as long"
+
+
+@pytest.mark.parametrize(
+    ("answer", "queued"),
+    [
+        ((0, "RUNNING\n", ""), True),
+        ((0, "COMPLETING\n", ""), False),
+        ((0, "", ""), False),
+        ((1, "", "slurm_load_jobs error: Invalid job id specified"), False),
+        ((1, "", "slurm_load_jobs error: Unable to contact slurm controller"), True),
+        (None, True),
+    ],
+)
+def test_only_a_job_that_the_controller_does_not_have_either_is_lost(
+    answer: tuple[int, str, str] | None, queued: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = None if answer is None else subprocess.CompletedProcess((), *answer)
+    monkeypatch.setattr(slurm_guard, "_ran", lambda *command: done)
+    assert slurm_guard._is_queued("7") == queued
 
 
 def test_checks_do_not_become_rare(plugin: ModuleType) -> None:
@@ -199,6 +237,68 @@ def test_ctrl_c_does_not_wait_for_a_controller_that_is_down(
     assert not waiting.is_alive() and submitted == [] and shut == [True]
 
 
+def test_ctrl_c_leaves_no_job_behind(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is being submitted, one waits for its turn, and one is off the list because its state is being asked for."""
+    submitted, cancelled, under_way, go_on = list[str](), list[str](), threading.Event(), threading.Event()
+
+    def submit(self: Any, job: str) -> None:
+        under_way.set()
+        assert go_on.wait(60)
+        submitted.append(job)
+
+    def scancel(*command: str) -> bool:
+        cancelled.append(f"{command[1]} after {len(submitted)}")
+        return True
+
+    plugin.Executor.run_job = submit  # type: ignore[attr-defined]
+    monkeypatch.setattr(slurm_guard, "_said", lambda *command: "")
+    monkeypatch.setattr(slurm_guard, "_succeeds", scancel)
+    made = executor(plugin, [])
+    made.lock, made.active_jobs, made._submitted_job_clusters = threading.Lock(), [], set()
+    made._job_submission_executor = ThreadPoolExecutor(1)
+    slurm_guard.guard(60)
+    plugin.Executor.shutdown = lambda self: None  # type: ignore[attr-defined]
+    for job in ("under way", "queued"):
+        made._job_submission_executor.submit(made.run_job, job)
+    assert under_way.wait(60)
+    threading.Timer(0.2, go_on.set).start()
+    made.cancel()
+    assert submitted == ["under way"] and cancelled == ["--name=uuid after 1"]
+
+
+def test_a_submission_that_slurm_may_take_later_is_no_failed_attempt(
+    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = (
+        "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates policy"
+    )
+    failures = [refusal, refusal, "", "sbatch: error: invalid partition specified: short"]
+    submitted, failed, remaining = list[str](), list[str](), iter(failures)
+
+    def submit(self: Any, job: str) -> None:
+        # As the executor does.
+        try:
+            if said := next(remaining):
+                error = f"SLURM sbatch failed. The error message was '{said}'.\n    sbatch call:\n        sbatch ...\n"
+                self._report_job_error_threadsafe(job, error)
+                return
+            submitted.append(job)
+        except Exception:
+            pytest.fail("it must not get here")
+
+    plugin.Executor.run_job = submit  # type: ignore[attr-defined]
+    plugin.Executor._report_job_error_threadsafe = lambda self, job, msg: failed.append(job)  # type: ignore[attr-defined]
+    monkeypatch.setattr(slurm_guard, "_said", lambda *command: "")
+    monkeypatch.setattr(slurm_guard, "SECONDS_BETWEEN_SUBMISSIONS", 0.0)
+    monkeypatch.setattr(slurm_guard.LOG, "propagate", True)
+    made = executor(plugin, [])
+    slurm_guard.guard(60)
+    made.run_job("1")
+    made.run_job("2")
+    assert submitted == ["1"] and failed == ["2"]
+    assert caplog.messages == ["SLURM takes no job now (QOSMaxSubmitJobPerUserLimit); waiting until it does."]
+
+
 def test_a_cluster_without_accounting_is_asked_by_squeue(
     plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -213,23 +313,75 @@ def test_a_cluster_without_accounting_is_asked_by_squeue(
     assert not plugin.is_query_tool_available("sacct"), "nor is it turned back to"
 
 
-def test_jobs_of_a_snakemake_that_was_killed_are_cancelled(
-    plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Those of the first one when the third starts, because SLURM does not answer the second."""
+@pytest.fixture
+def started(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Any]:
+    """Makes the executor of a Snakemake that starts in a folder of its own, its jobs called by a name."""
     plugin.Executor.__post_init__ = lambda self: None  # type: ignore[attr-defined]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(slurm_guard.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(slurm_guard, "_said", lambda *command: "")
-    asked, answers = list[tuple[str, ...]](), iter([False, True, True, True])
-    monkeypatch.setattr(slurm_guard, "_succeeds", lambda *command: asked.append(command) or next(answers))
     slurm_guard.guard(60)
-    for name in ("first", "second", "third", "fourth"):
+
+    def start(name: str) -> Any:
         made = executor(plugin, [])
         made.run_uuid = name
         made.__post_init__()
-    assert asked == [("scancel", f"--name={name}") for name in ("first", "first", "second", "third")]
-    assert slurm_guard.LAST_RUNS.read_text() == "fourth"
+        return made
+
+    return start
+
+
+def test_jobs_of_a_snakemake_that_was_killed_are_cancelled(
+    started: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the first one when the third starts, because SLURM does not answer the second."""
+    asked, answers = list[tuple[str, ...]](), iter([False, True, True, True])
+    monkeypatch.setattr(slurm_guard, "_succeeds", lambda *command: asked.append(command) or next(answers))
+    for name in ("1st", "2nd", "3rd", "4th"):
+        started(name).slurm_run.close()  # as when its process ends
+    assert asked == [("scancel", f"--name={name}") for name in ("1st", "1st", "2nd", "3rd")]
+    assert slurm_runs.ended() == ["4th"]
+
+
+def test_jobs_of_a_living_snakemake_are_left_alone(
+    started: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process is at work on other targets of the folder, until it is killed."""
+    cancelled: list[str] = []
+    monkeypatch.setattr(slurm_guard, "_succeeds", lambda *command: not cancelled.append(command[1]))
+    code = "from fedbayes import slurm_runs; f = slurm_runs.begin('sibling'); print('begun', flush=True); input()"
+    sibling = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert sibling.stdout is not None and sibling.stdout.readline() == "begun\n"
+    kept = [started(name) for name in ("1st", "2nd")]
+    assert cancelled == []
+    sibling.kill()
+    sibling.wait()
+    kept.append(started("3rd"))
+    assert cancelled == ["--name=sibling"] and slurm_runs.ended() == []
+    for made in kept:
+        made.slurm_run.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "process", "lives"), [("here", "ours", True), ("here", "gone", False), ("x", "gone", True)]
+)
+def test_without_locks_host_and_process_tell(
+    host: str, process: str, lives: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process of another machine may live."""
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(slurm_runs.fcntl, "flock", no_locks)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    monkeypatch.setattr(slurm_runs.socket, "gethostname", lambda: host)
+    monkeypatch.setattr(slurm_runs.os, "getpid", lambda: {"ours": 1, "gone": gone.pid}[process])
+    slurm_runs.begin("name").close()
+    monkeypatch.setattr(slurm_runs.socket, "gethostname", lambda: "here")
+    assert slurm_runs.ended() == ([] if lives else ["name"])
 
 
 def test_without_slurm_it_is_said_before_anything_starts(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

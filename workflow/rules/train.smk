@@ -20,6 +20,9 @@ rule train:
         mem_mb=lambda wildcards, attempt: memory_mb(cost_of(wildcards), attempt),
         runtime=lambda wildcards, attempt: minutes(cost_of(wildcards), attempt),
         gpu=PLAN.config.execution.gpus,
+        # Three minutes before its time limit SLURM tells it; it keeps its last round and goes back into the queue. Here,
+        # because a profile's default resources are gone as soon as the command line names others.
+        slurm_extra="--signal=TERM@180",
     params:
         spec=lambda wildcards: run_of(wildcards).spec,
         data=lambda wildcards: PLAN.data_digest(run_of(wildcards)),

@@ -8,6 +8,7 @@ estimates take the place of the metrics and no prediction is kept.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,12 @@ from fedbayes.federation.resident import lay_out_beside
 from fedbayes.io import COST, EVALUATION_COLUMNS, TRAITS, followed_model, read_state, write_columns, write_rows
 from fedbayes.plan import Run
 from fedbayes.runs.assemble import assemble
+from fedbayes.runs.memory import shown_memory
 
+LOG = logging.getLogger("fedbayes")
+
+# What the log says of a model: the one or the other, by whether there is something to classify.
+HEADLINES = ("accuracy", "error")
 # What is kept of a run that predicts nothing: no row, but the columns.
 NONE = torch.zeros(0).long()
 NO_PREDICTIONS = Predictions(torch.zeros(0, 1), NONE, NONE, torch.zeros(0, 0), NONE)
@@ -68,13 +74,13 @@ def evaluate(
         state = trees.rebuild(start(federation), tensors)
         round_ = int(state.round)
         if federation.data.truth is not None:
-            rows += _estimate_rows(federation, name, state)
+            rows += _told(run, federation, _estimate_rows(federation, name, state))
             continue
         if round_ not in by_round:
             by_round[round_] = _test(federation, state, outside)
         tested = by_round[round_]
         for model, predictions in tested.models.items():
-            rows += _rows(federation, name, round_, model, predictions)
+            rows += _told(run, federation, _rows(federation, name, round_, model, predictions))
             # What is relative to another run is worked out from samples, of the last state, too.
             if name == best_state(model, states) or (name == "last" and groups is not None):
                 samples.append(_samples(federation, name, model, predictions, groups))
@@ -91,6 +97,17 @@ def evaluate(
                 samples.append(_outsider_samples(federation, name, tested.strange, outside.resembles))
     write_rows(target, EVALUATION_COLUMNS, rows)
     write_columns(samples_target, samples or [_samples(federation, "last", "pm", NO_PREDICTIONS, None)])
+
+
+def _told(run: Run, federation: Federation, rows: list[list[Any]]) -> list[list[Any]]:
+    """Some rows, after a line for each model in the log: `run 8e27..: state last of round 9, gm accuracy 0.8, 9 MB`."""
+    for state, round_, model, condition, client, _, metric, value in rows:
+        if condition == "clean" and client == -1 and metric in HEADLINES:
+            memory = shown_memory(federation.data.device)
+            LOG.info(
+                "run %s: state %s of round %d, %s %s %.4f, %s", run.id, state, round_, model, metric, value, memory
+            )
+    return rows
 
 
 class _Outside(NamedTuple):

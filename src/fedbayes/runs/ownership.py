@@ -11,9 +11,10 @@ import uuid
 from pathlib import Path
 
 from fedbayes.io import write_text
+from fedbayes.job import LeftToAnother
 
 
-class TakenOver(Exception):
+class TakenOver(LeftToAnother):
     """Another job has started on this run since; this one must not write any more."""
 
 

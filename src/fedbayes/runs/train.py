@@ -137,8 +137,8 @@ class _Session:
         except Stopped:
             self._checkpoint()
             LOG.warning("stopped by %s after round %d of %d", self.stop.asked, self.done, self.last_round)
-            if why := back_into_queue(got_on=self.done > self.began_at):
-                LOG.warning("%s: the job is in SLURM's queue again", why)
+            if said := back_into_queue(got_on=self.done > self.began_at):
+                LOG.warning("%s", said)
             sys.exit(f"fedbayes: stopped by {self.stop.asked} after round {self.done}; a new start goes on from there")
 
     def _train(self) -> None:

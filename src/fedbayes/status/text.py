@@ -25,6 +25,10 @@ NOTE = (
     "A paper's line has all its runs, the total has those that papers share once. trained: the evaluation is missing; "
     "missing: never started, or waiting for its turn."
 )
+BUSY = (
+    "A Snakemake is at work: this command and those above are for when it has ended. Wait for it, or stop it with "
+    "Ctrl-C where it runs (its jobs keep their last completed rounds)."
+)
 
 
 def status_text(
@@ -54,7 +58,9 @@ def status_text(
             blocks.append([f"{state.capitalize()}: {about}", *lines])
     if any(job.state != "done" for job in runs.values()):
         at_slurm = any(job.slurm for job in runs.values())
-        blocks.append(["All that is not done:", f"  {command((), choices, at_slurm)}"])
+        busy = any(job.state == "running" for job in runs.values())
+        heading = ["All that is not done:", *(textwrap.wrap(BUSY, WIDTH) if busy else [])]
+        blocks.append([*heading, f"  {command((), choices, at_slurm)}"])
     return "\n\n".join("\n".join(block) for block in blocks)
 
 

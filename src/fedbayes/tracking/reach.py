@@ -6,6 +6,7 @@ quickly, before anything is published. It may still go away in the middle.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -55,13 +56,19 @@ def is_away(error: Exception) -> bool:
 
 def unreachable(uri: str, why: object) -> UnreachableError:
     """The store is away; why, in one line."""
-    return UnreachableError(f"the MLflow store {uri} cannot be reached: {_line(why)}")
+    return UnreachableError(_without_secrets(f"the MLflow store {uri} cannot be reached: {_line(why)}"))
 
 
 def unusable(uri: str, why: object) -> ConfigError:
     """The store is there or is none, and will not do until somebody changes something."""
     expected = "expected the address of an MLflow server or sqlite:///<file>"
-    return complain("MLFLOW_TRACKING_URI", "", f"the MLflow store {uri!r} cannot be used: {_line(why)}; {expected}")
+    said = _without_secrets(f"the MLflow store {uri!r} cannot be used: {_line(why)}")
+    return complain("MLFLOW_TRACKING_URI", "", f"{said}; {expected}")
+
+
+def _without_secrets(text: str) -> str:
+    """The same without user and password of the addresses in it: it goes to terminals, logs and receipts."""
+    return re.sub(r"(?<=://)[^\s/]\S*@", "", text)
 
 
 def _line(why: object) -> str:

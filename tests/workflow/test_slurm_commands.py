@@ -1,0 +1,45 @@
+"""Commands of docs/cluster.md as typed, in a dry run: what they set takes nothing away from what rules need."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from artefacts import ROOT
+from checkout import copy_project, snakemake
+
+SIGNAL = "slurm_extra=--signal=TERM@180"
+
+
+def documented(option: str) -> list[str]:
+    """The arguments of the one command of the page that has an option."""
+    page = (ROOT / "docs/cluster.md").read_text().replace("\\\n", " ")
+    (line,) = (line for line in page.splitlines() if "snakemake --profile slurm" in line and option in line)
+    return shlex.split(line.strip(), comments=True)[1:]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A copy whose dry run shows the resources of jobs: those of rules without a message."""
+    clone = copy_project(tmp_path)
+    for file in (clone / "workflow/rules").glob("*.smk"):
+        file.write_text(re.sub(r"    message:\n.*\n", "", file.read_text()))
+    return clone
+
+
+def test_account_and_partition_on_the_command_line_leave_training_its_signal(clone: Path) -> None:
+    done = snakemake(clone, *documented("slurm_account="), "-n")
+    jobs = re.findall(r"rule (\w+):\n(?:    .*\n)*?    resources: (.*)\n", done.stdout)
+    submitted = [(rule, resources) for rule, resources in jobs if rule in ("train", "evaluate")]
+    assert {rule for rule, _ in submitted} == {"train", "evaluate"}
+    for rule, resources in submitted:
+        assert "slurm_account=my-account" in resources and "slurm_partition=short" in resources
+        assert (SIGNAL in resources.split(", ")) == (rule == "train"), "an evaluation makes nothing of it"
+
+
+def test_groups_can_be_made_where_one_run_starts_from_another(clone: Path) -> None:
+    """Training and evaluation then stand side by side in a group, which has one `slurm_extra`."""
+    snakemake(clone, *documented("--groups"), "-n", "--config", "papers=[selffl]")
