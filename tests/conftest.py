@@ -15,7 +15,7 @@ FIRST = ("tests/slurm/", "tests/workflow/test_papers.py", "tests/workflow/", "te
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order files and share tests out by file, because a file's fixtures are made once in each process.
 
-    What carries the mark `apart` has no fixture that others share, and takes minutes: a process need not take all of it.
+    What carries the mark `apart` shares no fixture and takes minutes: one process need not take all of its file.
     """
     items.sort(key=lambda item: next((n for n, name in enumerate(FIRST) if item.nodeid.startswith(name)), len(FIRST)))
     for item in items:
