@@ -11,7 +11,7 @@ import pytest
 
 from checkout import snakemake
 from cluster import Cluster, only_one, why_not
-from disturbed import make_project, run_of
+from disturbed import end_all, make_project, run_of
 
 ROUNDS = 300
 
@@ -45,8 +45,9 @@ def _running(folder: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def whole_again(cluster: Cluster) -> Iterator[None]:
-    """After each test no job is left and every node is up."""
+    """After each test no Snakemake and no job is left and every node is up."""
     yield
+    end_all()
     cluster.restore()
 
 

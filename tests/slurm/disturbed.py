@@ -107,6 +107,24 @@ class Frozen:
             self.training.resume()
 
 
+# Of the test under way: what is left of them is ended with it.
+STARTED: list[subprocess.Popen[bytes]] = []
+
+
+def end_all() -> None:
+    """End the campaigns of a test, which a failed one leaves behind."""
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _hears_ctrl_c() -> None:
+    # What a script starts in the background ignores it, and so would all that is started from there.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Campaign:
     """`snakemake --profile slurm` in a project, on a cluster, in the background."""
 
@@ -124,8 +142,15 @@ class Campaign:
         words, variables = command(self.folder, *self.arguments, **self.cluster.variables)
         with self.terminal.open("a") as terminal:
             self.process = subprocess.Popen(
-                words, cwd=self.folder, env=variables, stdout=terminal, stderr=terminal, start_new_session=True
+                words,
+                cwd=self.folder,
+                env=variables,
+                stdout=terminal,
+                stderr=terminal,
+                start_new_session=True,
+                preexec_fn=_hears_ctrl_c,
             )
+        STARTED.append(self.process)
 
     def again(self) -> None:
         """Start it anew, as a user would after it was killed."""
