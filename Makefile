@@ -27,7 +27,7 @@ status: $(READY)
 	@$(BIN)/python -m fedbayes.status $(ARGS)
 
 test: lint
-	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest -n 3
 
 fast-test: $(READY)
 	$(BIN)/pytest -n 2 -m "not slow"

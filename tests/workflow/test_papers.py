@@ -31,7 +31,6 @@ def test_scale_smoke_runs_on_embedded_data_alone() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.apart
 @pytest.mark.parametrize("paper", [paper for paper in PAPERS if paper != "pfedbayes"])
 def test_a_paper_at_scale_smoke(paper: str, tmp_path: Path) -> None:
     folder = copy_project(tmp_path, paper)
