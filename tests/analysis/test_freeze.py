@@ -53,6 +53,14 @@ def test_freezing_again_changes_nothing(full: Campaign, frozen: Path) -> None:
     assert frozen.read_bytes() == before
 
 
+def test_presets_stand_in_the_order_of_the_papers_file(full: Campaign, frozen: Path, tmp_path: Path) -> None:
+    rows = read(full.reproduction)
+    later = rows[rows["status"] == "run"].assign(preset="aardvark")
+    pd.concat([rows, later]).to_csv(tmp_path / "more.csv", index=False)
+    freeze(tmp_path / "more.csv", full.root, frozen)
+    assert list(read(frozen)["preset"]) == ["paper", "paper", "aardvark", "aardvark"]
+
+
 def test_a_partial_campaign_replaces_its_own_rows_only(full: Campaign, frozen: Path, tmp_path: Path) -> None:
     rows = read(full.reproduction)
     part = rows[rows["variant"] != "stratified split"].copy()

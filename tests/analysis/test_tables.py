@@ -200,6 +200,7 @@ def test_the_last_round_stands_beside_the_best_one_where_it_differs(full: Campai
     table(tmp_path / "rows.csv", "table1", tmp_path / "t.html", tmp_path / "t.tex", tmp_path / "t.csv")
     page = (tmp_path / "t.html").read_text(encoding="utf-8")
     assert "90.90 ± 1.00<small>last 87.65</small>" in page and "In small type: the last round" in page
+    assert r"90.90 $\pm$ 1.00\newline{\tiny last 87.65}" in (tmp_path / "t.tex").read_text(encoding="utf-8")
 
 
 def test_the_interval_stands_beside_the_verdict(full: Campaign) -> None:

@@ -84,12 +84,14 @@ def _warn_of_changed_code(fresh: pd.DataFrame, target: Path) -> None:
 
 
 def _in_printed_order(frozen: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Frozen rows in the order in which the paper prints its numbers, withdrawn numbers last."""
-    place = {key: at for at, key in enumerate(rows[PRINTED].drop_duplicates().itertuples(index=False, name=None))}
-    placed = frozen.assign(
-        place=[place.get(key, len(place)) for key in frozen[PRINTED].itertuples(index=False, name=None)]
-    )
-    return placed.sort_values(["place", "variant", "preset", "scale"])
+    """Frozen rows in the order in which the paper prints its numbers and its file has presets; what is gone is last."""
+
+    def places(columns: list[str]) -> list[int]:
+        place = {key: at for at, key in enumerate(rows[columns].drop_duplicates().itertuples(index=False, name=None))}
+        return [place.get(key, len(place)) for key in frozen[columns].itertuples(index=False, name=None)]
+
+    placed = frozen.assign(number=places(PRINTED), cell=places(KEY[:-1]))
+    return placed.sort_values(["number", "cell", "variant", "preset", "scale"])
 
 
 def _digits(value: float) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from fedbayes.analysis.grid import Column, blocks
+from fedbayes.analysis.grid import Column, blocks, measure
 from fedbayes.analysis.listing import Listing
 from fedbayes.analysis.matrix import Entry, Matrix
 
@@ -131,7 +131,8 @@ class _Numbers(Column):
 
 
 def _numbers(head: str, entries: Sequence[Entry], group: str) -> Column:
-    texts = [entry.text + "†" * entry.doubtful for entry in entries]
+    # The other selection of rounds stands below, in smaller letters.
+    texts = [max(entry.text + "†" * entry.doubtful, entry.beside, key=measure) for entry in entries]
     return _Numbers(head, texts, bold=any(entry.best for entry in entries), group=group, entries=entries)
 
 
@@ -189,4 +190,5 @@ def _cell(column: Column, at: int) -> str:
 def _entry(entry: Entry) -> str:
     text = rf"\textbf{{{escape(entry.text)}}}" if entry.best else escape(entry.text)
     text = rf"\textit{{{text}}}" if entry.missing else text
-    return text + (escape("†") if entry.doubtful else "")
+    text += escape("†") if entry.doubtful else ""
+    return text + (rf"\newline{{\tiny {escape(entry.beside)}}}" if entry.beside else "")

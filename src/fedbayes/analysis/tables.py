@@ -29,7 +29,7 @@ from fedbayes.reading import choice, complain
 
 READING = (
     "Published values are the paper's own text; ours, with preset and variant, is the mean ± standard deviation over "
-    "seeds, taken as the paper takes its number. Bold: best of a setting, for each kind of model apart, among printed "
+    "seeds, taken as the paper takes its number. Bold: best of a setting in a metric, among printed "
     "numbers and among ours, where at least two methods compete; ours on a stand-in or with a mark (such as adapted on "
     "test data) does not. A dagger marks a printed number there is an objection to."
 )
