@@ -14,7 +14,7 @@ from campaign import Campaign
 from fedbayes.analysis.drawing import caption_of, from_zero
 from fedbayes.analysis.figures import figure, lines
 from fedbayes.analysis.figures.lines import accuracy_by_round, curves, legend_below
-from fedbayes.analysis.figures.sources import closing, heading, read_logged, read_runs, what_ran
+from fedbayes.analysis.figures.sources import closing, heading, one_line_each, read_logged, read_runs, what_ran
 from fedbayes.analysis.summarize import read_index
 from fedbayes.reading import ConfigError
 
@@ -144,6 +144,17 @@ def test_a_public_log_stands_alone_where_ours_did_not_run(smoke: Campaign, tmp_p
 def test_variants_have_no_panel_of_their_own(full: Campaign, tmp_path: Path) -> None:
     svg, _ = draw(full, tmp_path)
     assert "stratified" not in svg.read_text()
+
+
+def test_a_figure_of_many_methods_has_all_readings_of_its_own_and_one_of_the_others() -> None:
+    rows = [("table1", "FedAvg", "paper"), ("table1", "FedAvg", "other"), ("table1", "Own", "paper")]
+    cells = pd.DataFrame([*rows, ("table1", "Own", "reference")], columns=["experiment", "method", "preset"])
+    shown = one_line_each(cells, "Own")
+    assert list(zip(shown["method"], shown["preset"], strict=True)) == [
+        ("FedAvg", "paper"),
+        ("Own", "paper"),
+        ("Own", "reference"),
+    ]
 
 
 def test_curves_of_unequal_numbers_of_seeds_are_said() -> None:

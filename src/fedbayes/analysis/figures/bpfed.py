@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 
 from fedbayes.analysis.drawing import Drawn
 from fedbayes.analysis.figures.bars import draw_bars
-from fedbayes.analysis.figures.lines import accuracy_by_round, accuracy_caption
+from fedbayes.analysis.figures.lines import RIVALS, accuracy_by_round, accuracy_caption
 from fedbayes.analysis.figures.reliability import bins, draw_histogram, draw_reliability
-from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, read_runs, say_not_run
+from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, one_line_each, read_runs, say_not_run
 
 PREFIXES = {"MNIST": "mnist", "FMNIST": "fmnist", "CIFAR-10": "cifar10"}  # of the names of settings
 BINS = 10  # the code's
@@ -33,13 +33,13 @@ def curves(dataset: str, name: str, sources: Sources) -> Drawn:
 
     def chosen(sources: Sources) -> pd.DataFrame:
         cells = pd.concat([sources.cells(experiment) for experiment in TABLE1])
-        return cells[cells["published_dataset"] == dataset]
+        return one_line_each(cells[cells["published_dataset"] == dataset], "BPFed")
 
     cells, unrun = chosen(sources), sources.unrun(chosen)
     if cells.empty:
         return nothing_ran(name)
     reading = accuracy_caption(cells, sources.logged, unrun)
-    caption = f"{name}. {reading} Not smoothed; the paper's code averages 20 rounds."
+    caption = f"{name}. {reading} Not smoothed; the paper's code averages 20 rounds. {RIVALS}"
     titles = _sizes(sources, PREFIXES[dataset])
     return Drawn(accuracy_by_round(cells, titles, sources.root, sources.logged, unrun), caption)
 

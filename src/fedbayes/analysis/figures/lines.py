@@ -39,6 +39,8 @@ class Quantity:
 
 ACCURACY = Quantity("accuracy", "test accuracy (%)", 100.0)
 LOSS = Quantity("nll", "test loss (NLL)")
+# Of figures whose cells `one_line_each` chose.
+RIVALS = "Every other method is drawn by its first preset; the table of the same runs has all presets."
 
 
 def seeds_caption(cells: pd.DataFrame) -> str:

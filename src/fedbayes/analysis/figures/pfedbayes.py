@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedbayes.analysis.drawing import Drawn
-from fedbayes.analysis.figures.lines import accuracy_by_round, accuracy_caption
-from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, read_runs
+from fedbayes.analysis.figures.lines import RIVALS, accuracy_by_round, accuracy_caption
+from fedbayes.analysis.figures.sources import Sources, closing, head, nothing_ran, one_line_each, read_runs
 
 SIZES = ("mnist-small", "mnist-medium", "mnist-large")  # panels of Figure 2
 SHOWN_CLIENTS = 5  # of Figure 3
@@ -17,11 +17,11 @@ PARTS = {"aleatoric-trace": ("aleatoric", "#56b4e9", ""), "epistemic-trace": ("e
 
 
 def _table1(sources: Sources) -> pd.DataFrame:
-    """The cells of Figure 2: main settings of Table 1, and of BNFed the only ones."""
+    """The cells of Figure 2: main settings of Table 1, and of BNFed the only ones; pFedBayes by all of its presets."""
     bnfed = sources.index[sources.index["experiment"] == "table1-bnfed"]
     bnfed = bnfed.assign(setting=bnfed["setting"].str.removesuffix("-unit"))
     cells = pd.concat([sources.cells("table1"), bnfed, sources.cells("table1-pfedgp")])
-    return cells[cells["setting"].isin(SIZES)]
+    return one_line_each(cells[cells["setting"].isin(SIZES)], "pFedBayes")
 
 
 def figure2(sources: Sources) -> Drawn:
@@ -30,7 +30,7 @@ def figure2(sources: Sources) -> Drawn:
     if cells.empty:
         return nothing_ran("Figure 2")
     reading = accuracy_caption(cells, sources.logged, unrun)
-    caption = f"Figure 2. {reading} BNFed has pixels in [0, 1]; Local is not in the paper."
+    caption = f"Figure 2. {reading} BNFed has pixels in [0, 1]; Local is not in the paper. {RIVALS}"
     titles = {key: sources.titles[key] for key in SIZES if key in sources.titles}
     return Drawn(accuracy_by_round(cells, titles, sources.root, sources.logged, unrun), caption)
 

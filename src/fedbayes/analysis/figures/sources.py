@@ -89,6 +89,11 @@ def first_presets(cells: pd.DataFrame) -> pd.DataFrame:
     return cells[cells["preset"] == own] if len(cells) else cells
 
 
+def one_line_each(cells: pd.DataFrame, own: str) -> pd.DataFrame:
+    """The cells of a figure of many methods: each by its first preset, the paper's own by all of its readings."""
+    return cells[(cells["method"] == own) | cells.index.isin(first_presets(cells).index)]
+
+
 def tested_model(cells: pd.DataFrame, root: Path) -> str:
     """The model that runs were followed by: the personal one, or the global one where no other was tested."""
     return "pm" if "pm" in set(read_runs(cells, root, "rounds.parquet")["model"]) else "gm"
