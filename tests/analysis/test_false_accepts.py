@@ -88,15 +88,24 @@ def test_what_cannot_be_judged_has_no_value() -> None:
 def predicted(scores: Sequence[float], group: str, model: str = "gm") -> pd.DataFrame:
     """What `predictions.parquet` holds of these scores."""
     rows: list[dict[str, Any]] = [
-        {"model": model, "group": group, "label": label, "predicted": int(p >= 0.5), "confidence": max(p, 1 - p)}
+        {"model": model, "group": group, "label": label, "predicted": int(p >= 0.5), "confidence": max(p, 1 - p),
+         "runner-up": min(p, 1 - p)}
         for p, label in zip(scores, LABELS, strict=True)
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def test_a_score_is_the_probability_of_the_keyword_whatever_was_predicted() -> None:
+def test_a_score_is_the_log_odds_of_the_keyword_whatever_was_predicted() -> None:
     found = scored(predicted(BASELINE, "normal-A"))
-    assert found.scores == pytest.approx(BASELINE) and found.is_keyword.tolist() == [label == 1 for label in LABELS]
+    assert found.scores == pytest.approx([math.log(p / (1 - p)) for p in BASELINE])
+    assert found.is_keyword.tolist() == [label == 1 for label in LABELS]
+
+
+def test_samples_that_a_model_is_very_sure_of_keep_their_order() -> None:
+    """One keyword is missed: by probabilities in float32 it would tie with all others at 0, which were all accepted."""
+    sure = pd.DataFrame({"label": [1, 1, 0, 0], "predicted": [0, 1, 0, 0], "confidence": np.ones(4, np.float32)})
+    found = scored(sure.assign(**{"runner-up": np.array([1e-12, 1e-9, 1e-20, 1e-11], np.float32)}))
+    assert operate(found, allowed=0) == (0, 1) and operate(found, allowed=1) == (1, 0)
 
 
 def test_groups_and_models_are_judged_each_for_itself_against_the_global_baseline() -> None:

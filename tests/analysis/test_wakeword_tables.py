@@ -30,7 +30,7 @@ def predictions(state: str, scores: dict[str, list[float]]) -> pd.DataFrame:
     """`predictions.parquet` of a global model in one state, group by group."""
     rows: list[dict[str, Any]] = [
         {"state": state, "model": "gm", "group": group, "label": label, "predicted": int(p >= 0.5),
-         "confidence": max(p, 1 - p)}
+         "confidence": max(p, 1 - p), "runner-up": min(p, 1 - p)}
         for group, own in scores.items()
         for p, label in zip(own, LABELS, strict=True)
     ]  # fmt: skip

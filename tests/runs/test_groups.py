@@ -48,3 +48,5 @@ def test_each_sample_has_its_own_group(grouped: bool, tmp_path: Path) -> None:
         assert rows["label"].tolist() == labels[own].tolist()
         expected = [NAMES[state[row], device[row]] if grouped else "" for row in own]
         assert rows["group"].tolist() == expected
+    both = predicted["confidence"] + predicted["runner-up"]
+    assert both.to_numpy() == pytest.approx(1.0, abs=1e-6), "the two highest of two classes"

@@ -1,6 +1,6 @@
 r"""Relative false accepts: what Self-FL prints of its wake words (Tables 4 to 6), smaller being better.
 
-A detector accepts a sample whose score, the probability of the keyword, is at least a threshold $t$. At $t$ it misses
+A detector accepts a sample whose score, the log-odds of the keyword, is at least a threshold $t$. At $t$ it misses
 $M(t)$ keywords, those below $t$, and accepts $F(t)$ samples that are none. The baseline operates at the largest
 threshold $t_b$ at which it misses at most a share of the $K$ keywords, and each model is judged at the largest
 threshold at which it misses no more than the baseline does:
@@ -54,10 +54,15 @@ def relative_values(predictions: pd.DataFrame, baseline: pd.DataFrame) -> pd.Dat
 
 
 def scored(predictions: pd.DataFrame) -> Scored:
-    """Scores from rows of `predictions.parquet` with two classes: the probability of the keyword."""
-    confidence = predictions["confidence"].to_numpy(np.float64)
-    says_keyword = predictions["predicted"].to_numpy() == KEYWORD
-    return Scored(np.where(says_keyword, confidence, 1 - confidence), predictions["label"].to_numpy() == KEYWORD)
+    """Scores from rows of `predictions.parquet` with two classes: the log-odds of the keyword.
+
+    They have the order of its probability and keep it where that rounds to 0 or 1, as it does for most samples of a
+    baseline that was trained to the end.
+    """
+    with np.errstate(divide="ignore"):  # of a probability that is 0 even so
+        highest, other = (np.log(predictions[name].to_numpy(np.float64)) for name in ("confidence", "runner-up"))
+    sign = np.where(predictions["predicted"].to_numpy() == KEYWORD, 1, -1)
+    return Scored(sign * (highest - other), predictions["label"].to_numpy() == KEYWORD)
 
 
 def relative_false_accepts(model: Scored, baseline: Scored, misses: float = MISSES) -> float:

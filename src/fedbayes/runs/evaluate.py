@@ -41,7 +41,7 @@ LOG = logging.getLogger("fedbayes")
 HEADLINES = ("accuracy", "error")
 # What is kept of a run that predicts nothing: no row, but the columns.
 NONE = torch.zeros(0).long()
-NO_PREDICTIONS = Predictions(torch.zeros(0, 1), NONE, NONE, torch.zeros(0, 0), NONE)
+NO_PREDICTIONS = Predictions(torch.zeros(0, 2), NONE, NONE, torch.zeros(0, 0), NONE)
 
 
 def evaluate(
@@ -150,9 +150,10 @@ def _samples(
     """Columns of `predictions.parquet`, samples in the order of each client's test set.
 
     The parts of the uncertainty are NaN where a model predicts by one draw; the group is empty where samples have none.
-    `groups` has that of every sample of the dataset.
+    `groups` has that of every sample of the dataset. The second highest probability is there because one minus the
+    highest is 0 for all that a model is very sure of, which then have no order.
     """
-    confidence, predicted = predictions.probs.max(1)
+    (confidence, runner_up), predicted = _two_highest(predictions.probs)
     nobodys = model == "gm" and federation.data.whole is not None
     new = torch.isin(predictions.clients, torch.tensor(federation.newcomers, device=predictions.clients.device))
     unknown = confidence.new_full((len(confidence), len(PARTS)), torch.nan)
@@ -167,9 +168,16 @@ def _samples(
         "label": predictions.labels.short(),
         "predicted": predicted.short(),
         "confidence": confidence.float(),
+        "runner-up": runner_up.float(),
         **{name: column.float() for name, column in zip(PARTS, parts.unbind(1), strict=True)},
         "resembles": torch.zeros_like(new),
     }
+
+
+def _two_highest(probs: Tensor) -> tuple[Tensor, Tensor]:
+    """The two highest probabilities of each sample [2, sample], and the class of the highest [sample]."""
+    found = probs.topk(2)
+    return found.values.T, found.indices[:, 0]
 
 
 def _outsider_samples(federation: Federation, state: str, strange: Predictions, resembles: Tensor) -> dict[str, Any]:
