@@ -88,7 +88,8 @@ EXPERIMENTS: dict[str, dict[str, Shape]] = {
         "table1-cifar10-perfedavg": BPFED._replace(clients=20),
     },
     "lrbpfl": dict.fromkeys(
-        ("table1", "table2", "table3", "table4", "table5", "table6", "table2-fedbe", "table3-fedbe", "table5-fedbe"),
+        ("table1", "table2", "table3", "table4", "table5", "table6", "table2-fedbe", "table3-fedbe", "table5-fedbe",
+         "table2-code", "table5-code"),
         LRBPFL,
     ),
     "feduab": dict.fromkeys(
@@ -164,6 +165,8 @@ PRESETS: dict[tuple[str, str, str], Expected] = {
     ("pfedbayes", "BNFed", "reference"): {"lr": 0.01},  # PFNM's own code
     ("bpfed", "pFedBayes", "bpfed"): {"likelihood": "mean"},  # nn.NLLLoss
     ("bpfed", "pFedBayes", "reference"): {"likelihood": "batch"},
+    # Bernie0115/LR-BPFL, pFBModel.py: 0.001, and a likelihood over the number of classes, here ten.
+    ("lrbpfl", "pFedBayes", "lrbpfl"): {"lr_personal": 0.0001, "lr_global": 0.0001, "zeta": 1.0},
     ("lrbpfl", "LR-BPFL", "paper"): {"rank": 8, "gate": "sigmoid", "threshold": 0.95},  # [P B.4]
     ("lrbpfl", "LR-BPFL (joint)", "joint"): {"rank": 8, "gate": "sigmoid", "threshold": 0.95},
 }
