@@ -18,7 +18,7 @@ reproduce: $(READY)
 	@$(BIN)/python -m fedbayes.unlock
 	$(BIN)/snakemake --cores $(CORES) $(ARGS)
 
-# What became of every run, e.g. make status ARGS="scale=paper papers=[bpfed]"; --missing lists those that never started.
+# What became of every run, e.g. make status ARGS="scale=paper papers=[bpfed]"; --missing lists outdated runs and those that never started.
 status: $(READY)
 	@$(BIN)/python -m fedbayes.status $(ARGS)
 
