@@ -13,16 +13,12 @@ FOLDER ?= .
 
 .PHONY: reproduce status test lint fast-test ui bench report splits commit-splits schema freeze rates lock clean
 
-# A kill leaves Snakemake's lock behind. It is taken away if no Snakemake and no job of one is at work in this folder.
-WORKERS = ^[^ ]*python[^ ]* [^ ]*(bin/snakemake|\.snakemake/scripts/)
+# A kill leaves Snakemake's lock behind: it is taken away where no Snakemake can be at work in this folder.
 reproduce: $(READY)
-	@for worker in $$(pgrep -f '$(WORKERS)'); do \
-	  if [ "$$(readlink /proc/$$worker/cwd)" = "$(CURDIR)" ]; then echo "Snakemake is at work here (process $$worker)"; exit 1; fi; \
-	done
-	@if ls .snakemake/locks/* > /dev/null 2>&1; then $(BIN)/snakemake --unlock; fi
+	@$(BIN)/python -m fedbayes.unlock
 	$(BIN)/snakemake --cores $(CORES) $(ARGS)
 
-# What became of every run, e.g. make status ARGS="scale=paper papers=[bpfed]"; --missing lists those that never started.
+# What became of every run, e.g. make status ARGS="scale=paper papers=[bpfed]"; --missing lists outdated runs and those that never started.
 status: $(READY)
 	@$(BIN)/python -m fedbayes.status $(ARGS)
 

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import IO
 
 from fedbayes.attempts import CRASHED, FORMAT, ended, history_of, started
+from fedbayes.preemption import back_into_queue
 from fedbayes.reading import ConfigError
 
 
@@ -47,29 +48,33 @@ def job(log_file: str, history: bool = False) -> Iterator[None]:
     logging.getLogger("fedbayes").setLevel(logging.DEBUG)
     logging.info(started(os.environ))
     outcome = "stopped"
-    try:
-        with _heeding_sigterm():
+    # Until the last line is written, because SLURM sends SIGTERM once more to a job that it queues again.
+    with _heeding_sigterm():
+        try:
             yield
-        outcome = "finished"
-    except ConfigError as error:
-        outcome = "failed"
-        logging.error("%s", error)
-        sys.exit(f"fedbayes: {error}")
-    except LeftToAnother as error:
-        logging.warning("%s", error)
-        sys.exit(f"fedbayes: {error}")
-    except Exception:
-        outcome = "failed"
-        logging.exception(CRASHED)
-        raise
-    except KeyboardInterrupt:
-        logging.warning("stopped by SIGINT")
-        raise
-    except Terminated:
-        logging.warning("stopped by SIGTERM")
-        sys.exit("fedbayes: stopped by SIGTERM")
-    finally:
-        logging.info(ended(outcome))
+            outcome = "finished"
+        except ConfigError as error:
+            outcome = "failed"
+            logging.error("%s", error)
+            sys.exit(f"fedbayes: {error}")
+        except LeftToAnother as error:
+            logging.warning("%s", error)
+            sys.exit(f"fedbayes: {error}")
+        except Exception:
+            outcome = "failed"
+            logging.exception(CRASHED)
+            raise
+        except KeyboardInterrupt:
+            logging.warning("stopped by SIGINT")
+            raise
+        except Terminated:
+            logging.warning("stopped by SIGTERM")
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if said := back_into_queue(got_on=False):
+                logging.warning("%s", said)
+            sys.exit("fedbayes: stopped by SIGTERM")
+        finally:
+            logging.info(ended(outcome))
 
 
 @contextmanager

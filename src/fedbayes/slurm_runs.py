@@ -27,15 +27,19 @@ def begin(name: str) -> IO[str]:
     unnamed = FOLDER / f".{name}"
     file = unnamed.open("w", encoding="utf-8")
     print(socket.gethostname(), os.getpid(), file=file, flush=True)
-    _lock(file)
+    _lock(file, fcntl.LOCK_EX)
     unnamed.rename(FOLDER / name)
     return file
 
 
 def ended() -> list[str]:
     """The names of those that have ended and that nobody has forgotten yet."""
-    files = sorted(FOLDER.glob("[!.]*")) if FOLDER.is_dir() else []
-    return [file.name for file in files if not _lives(file)]
+    return [file.name for file in _files(Path()) if not _lives(file)]
+
+
+def may_live(directory: Path) -> bool:
+    """Whether one that submits jobs from a working directory is alive, as far as that is known here."""
+    return any(_lives(file) for file in _files(directory))
 
 
 def forget(name: str) -> None:
@@ -43,10 +47,15 @@ def forget(name: str) -> None:
     (FOLDER / name).unlink(missing_ok=True)
 
 
+def _files(directory: Path) -> list[Path]:
+    return sorted((directory / FOLDER).glob("[!.]*"))
+
+
 def _lives(file: Path) -> bool:
     try:
         with file.open("r+", encoding="utf-8") as handle:
-            locked = _lock(handle)
+            # Shared, so that two who ask at the same time do not take each other for its owner.
+            locked = _lock(handle, fcntl.LOCK_SH)
             words = handle.read().split()
     except (FileNotFoundError, PermissionError):
         return True  # somebody else has just forgotten it, or it is another user's, whose jobs are not ours to cancel
@@ -57,10 +66,10 @@ def _lives(file: Path) -> bool:
     return host != socket.gethostname() or psutil.pid_exists(process)
 
 
-def _lock(file: IO[str]) -> bool | None:
+def _lock(file: IO[str], kind: int) -> bool | None:
     """Whether a file could be locked; None where there are no locks."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:

@@ -14,9 +14,9 @@ import pytest
 from embedded import prepare, small_run, train_in
 from fedbayes.config import Execution
 from fedbayes.federation import loop
+from fedbayes.preemption import back_into_queue
 from fedbayes.runs import train as training
 from fedbayes.runs.ownership import Owner, TakenOver
-from fedbayes.runs.preemption import back_into_queue
 from fedbayes.runs.stopping import Stopped, StopSign, listening
 
 FILES = ("state.safetensors", "rounds.parquet")
@@ -154,7 +154,7 @@ QUEUED = "the job is in SLURM's queue again"
         ),
         ("JobState=CANCELLED PreemptTime=2026-01-01T00:01:00", True, ""),
         ("JobState=RUNNING EndTime=SOON PreemptTime=None", True, f"at its time limit: {QUEUED}"),
-        ("JobState=RUNNING EndTime=SOON PreemptTime=None", False, "its time was nearly up; no round completed"),
+        ("JobState=RUNNING EndTime=SOON PreemptTime=None", False, "its time was nearly up; nothing new was kept"),
         ("JobState=CANCELLED EndTime=SOON PreemptTime=None", True, ""),
         ("JobState=RUNNING EndTime=LATER PreemptTime=None", True, ""),
         ("JobState=RUNNING EndTime=Unknown PreemptTime=None", True, ""),

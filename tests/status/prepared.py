@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -44,10 +45,11 @@ def write_logs(folder: Path, rule: str, run: Run, *lines: str) -> None:
     write(history_of(log), *lines)
 
 
-def write_artefacts(folder: Path, run: Run, evaluated: bool) -> None:
-    """Empty files with the names of those that training and evaluation leave."""
+def write_artefacts(folder: Path, run: Run, evaluated: bool, code: str = "") -> None:
+    """Files with the names of those that training and evaluation leave; all are empty but the one that has the code."""
     for name in sorted(TRAINED) + (sorted(EVALUATED) if evaluated else []):
         write(folder / run.folder / name)
+    write(folder / run.folder / "run.json", json.dumps({"code": code or run.code}))
 
 
 def dead_process() -> int:

@@ -80,6 +80,41 @@ def test_a_job_that_sigterm_ends_says_so(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize(
+    ("shown", "reason", "asked"),
+    [
+        (
+            "JobState=RUNNING PreemptTime=2026-01-01T00:01:00",
+            "preempted: the job is in SLURM's queue again",
+            ["show", "requeue"],
+        ),
+        (
+            "JobState=RUNNING EndTime=2026-01-01T00:01:00 PreemptTime=None",
+            "its time was nearly up; nothing new was kept",
+            ["show"],
+        ),
+        ("JobState=CANCELLED PreemptTime=None", "stopped by SIGTERM", ["show"]),
+    ],
+)
+def test_a_preempted_job_goes_back_into_the_queue_and_one_whose_time_is_up_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: str, reason: str, asked: list[str]
+) -> None:
+    """SLURM sends SIGTERM again to a job that it queues again: its last line is written all the same."""
+    before = signal.getsignal(signal.SIGTERM)
+    again = f'[ "$1" = show ] || kill -TERM {os.getpid()}'
+    scontrol = write(tmp_path / "bin/scontrol", f"#!/bin/sh\necho $1 >> {tmp_path}/asked\necho '{shown}'\n{again}\n")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{scontrol.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    log = tmp_path / "job.log"
+    with pytest.raises(SystemExit, match="fedbayes: stopped by SIGTERM"), job(str(log)):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    assert [(a.outcome, a.reason, a.slurm) for a in read_attempts(log)] == [("stopped", reason, "77")]
+    assert (tmp_path / "asked").read_text().split() == asked
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_a_job_whose_work_another_one_does_ends_with_a_sentence(tmp_path: Path) -> None:
     log = tmp_path / "job.log"
     with pytest.raises(SystemExit, match="fedbayes: another job has"), job(str(log)):

@@ -64,6 +64,12 @@ def test_trained_is_without_an_evaluation(tmp_path: Path, plan: Plan, run: Run) 
     assert state_of(tmp_path, plan, run).state == "trained"
 
 
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_a_run_of_other_code_is_outdated(tmp_path: Path, plan: Plan, run: Run, evaluated: bool) -> None:
+    write_artefacts(tmp_path, run, evaluated, code="0123456789ab-engine0")
+    assert state_of(tmp_path, plan, run).state == "outdated"
+
+
 def test_an_evaluation_of_an_earlier_training_does_not_count(tmp_path: Path, plan: Plan, run: Run) -> None:
     write_artefacts(tmp_path, run, evaluated=True)
     os.utime(tmp_path / run.folder / "evaluation.parquet", (0, time.time() - 100))
@@ -170,7 +176,7 @@ SILENT = "echo 'Unable to contact slurm controller' >&2; exit 1"
     ("queue", "said_by_slurm", "state", "reason"),
     [
         ("echo '77 RUNNING'", "", "running", "round 3/10"),
-        ("echo '77 PENDING'", "", "stopped", "SLURM has it in its queue again (PENDING)"),
+        ("echo '77 PENDING'", "", "queued", "SLURM has it in its queue again (PENDING); starts anew"),
         ("true", "", "stopped", "ended without a word"),
         ("echo '77 OUT_OF_MEMORY'", "", "failed", "killed: out of memory"),
         ("true", "slurmstepd: error: Exceeded job memory limit at some point.", "failed", "killed: out of memory"),
@@ -211,6 +217,18 @@ def test_a_job_that_slurm_started_again_keeps_its_number(
     write_logs(tmp_path, "train", run, *first, started(5, slurm="77", host="n2"), record(ROUND))
     job = state_of(tmp_path, plan, run)
     assert (job.state, job.attempts, job.where) == ("running", 2, "n2, process 5, SLURM job 77")
+
+
+def test_a_job_that_goes_back_into_the_queue_goes_on_from_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Plan, run: Run
+) -> None:
+    fake_squeue(tmp_path, monkeypatch, "echo '77 PENDING'")
+    stop = record("stopped by SIGTERM after round 3", "WARNING")
+    write_logs(tmp_path, "train", run, started(1, slurm="77", host="n1"), stop, ended(1, "stopped", host="n1"))
+    write_checkpoints(tmp_path, run, 3)
+    job = state_of(tmp_path, plan, run)
+    assert (job.state, job.log) == ("queued", log_of("train", run))
+    assert job.reason.startswith("stopped by SIGTERM after round 3; SLURM has it in its queue again (PENDING); goes on")
 
 
 FAILED_UNLOGGED = """\

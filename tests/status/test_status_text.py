@@ -10,12 +10,23 @@ from pathlib import Path
 import pytest
 
 from artefacts import ROOT, make_plan
+from fedbayes import slurm_runs
 from fedbayes.plan import Plan
 from fedbayes.reading import ConfigError
 from fedbayes.status.__main__ import main
 from fedbayes.status.other_jobs import data_logs
 from fedbayes.status.text import command
-from prepared import dead_process, ended, living_process, record, started, write, write_artefacts, write_logs
+from prepared import (
+    dead_process,
+    ended,
+    fake_squeue,
+    living_process,
+    record,
+    started,
+    write,
+    write_artefacts,
+    write_logs,
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +89,45 @@ def test_when_all_is_done_there_is_nothing_to_type(tmp_path: Path, plan: Plan) -
 def test_nobody_is_waited_for_where_no_run_is_at_work(tmp_path: Path) -> None:
     heading, command_ = after(status(tmp_path), "All that is not done:")
     assert heading == "All that is not done:" and command_.startswith("  snakemake")
+
+
+def test_a_queued_run_needs_no_command_and_somebody_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: Plan
+) -> None:
+    run = next(iter(plan.runs.values()))
+    fake_squeue(tmp_path, monkeypatch, "echo '77 PENDING'")
+    write_logs(tmp_path, "train", run, started(1, slurm="77", host="n1"), ended(1, "stopped", host="n1"))
+    text = status(tmp_path)
+    assert "queued" in row(text, "paper") and row(text, "total")[row(text, "paper").index("stopped")] == "0"
+    assert after(text, "Queued:")[0] == "Queued: SLURM starts them again by itself"
+    assert not any("snakemake" in line for line in after(text, "Queued:"))
+    assert "A Snakemake is at work" in text and "--profile slurm" in after(text, "All that is not done:")[-1]
+
+
+def test_a_snakemake_none_of_whose_jobs_has_begun_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = slurm_runs.begin("name")
+    monkeypatch.chdir(ROOT)
+    assert "A Snakemake is at work" in status(tmp_path)
+    file.close()
+    assert "A Snakemake is at work" not in status(tmp_path)
+
+
+def test_a_download_under_way_is_waited_for(tmp_path: Path, plan: Plan) -> None:
+    write(tmp_path / next(data_logs(plan, next(iter(plan.runs.values())))), started(living_process()))
+    assert "A Snakemake is at work" in status(tmp_path)
+
+
+def test_outdated_runs_are_counted_and_explained(tmp_path: Path, plan: Plan) -> None:
+    first, second, *_ = plan.runs.values()
+    write_artefacts(tmp_path, first, evaluated=True, code="0123456789ab-engine0")
+    write_artefacts(tmp_path, second, evaluated=True)
+    text = status(tmp_path)
+    assert row(text, "paper")[2:5] == ["done", "outdated", "trained"] and row(text, "total")[2:5] == ["1", "1", "0"]
+    assert "outdated: trained by other code, will be trained again." in " ".join(text.split())
+    assert first.id not in text and first.id in "\n".join(after(status(tmp_path, "--missing"), "Outdated:"))
 
 
 def test_a_failed_download_is_shown_with_the_runs_that_wait_for_it(tmp_path: Path, plan: Plan) -> None:

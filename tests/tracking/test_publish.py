@@ -12,7 +12,7 @@ from artefacts import ROOT, accuracy_at, make_plan, write_campaign
 from fedbayes.analysis import compare
 from fedbayes.io import read_json, write_json
 from fedbayes.reading import ConfigError
-from fedbayes.tracking import cells, publish_runs
+from fedbayes.tracking import cells, publish_runs, store
 from fedbayes.tracking.seed import Seed
 
 
@@ -55,6 +55,20 @@ def test_tags_say_what_one_filters_by(published: Campaign) -> None:
     assert not own.keys() & parent.keys()
     assert child["fedbayes.run"] == f"{cell.run.id}/{parent['fedbayes.cell']}"
     assert "variant" not in child, "an empty word is no tag"
+
+
+def test_runs_say_who_published_them_where_that_has_a_name(campaign: Campaign, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr(store.getpass, "getuser", lambda: "ada")
+    campaign.publish()
+    monkeypatch.setattr(store.getpass, "getuser", lambda: "grace")
+    campaign.publish()
+    assert {run.data.tags["mlflow.user"] for run in campaign.runs()} == {"ada"}, "she publishes nothing anew"
+    monkeypatch.setattr(store.getpass, "getuser", nameless)
+    campaign.compare()
+    assert "mlflow.user" not in campaign.run(REPORT).data.tags
 
 
 def test_metrics_stand_at_their_round_and_time(published: Campaign) -> None:

@@ -1,12 +1,11 @@
 # The plan, wildcard constraints and input functions. What grows beyond that belongs to fedbayes.plan, where it is tested.
 import sys
 from functools import cache
-
-from snakemake.exceptions import WorkflowError
+from typing import get_args
 
 from fedbayes.asked import cells_asked, check_asked, folders_asked, tables_asked
 from fedbayes.codedigest import code_digest
-from fedbayes.config import ArrayFacts
+from fedbayes.config import ArrayFacts, Scale
 from fedbayes.costs import Rates, summary
 from fedbayes.job_requests import memory_mb, minutes
 from fedbayes.plan import ConfigError, load_plan
@@ -45,8 +44,9 @@ wildcard_constraints:
     split="[A-Za-z0-9_.-]+",
     shift="[A-Za-z0-9_.-]+",
     seed=r"\d+",
-    # Files of another scale need --config scale=...: the plan holds one scale at a time.
+    # The plan holds one scale at a time; rule `other_scale` says so.
     scale=SCALE,
+    other="|".join(name for name in get_args(Scale) if name != SCALE),
     paper="|".join(PLAN.papers),
     # Printed ones, and those of experiments whose numbers the paper does not print.
     table=r"table[a-z0-9]+|ours-[a-z0-9-]+",
@@ -60,10 +60,17 @@ def split_of(wildcards):
     return PLAN.splits[f"{wildcards.root}/{wildcards.dataset}/{wildcards.split}/seed{wildcards.seed}.npz"]
 
 
+def ask_for_scale(wildcards):
+    """Stop at a file of another scale with what to add to the command."""
+    file, scale = f"results/{wildcards.other}/{wildcards.file}", wildcards.other
+    # Not an exception, here and below: Snakemake would put the sentence into a traceback.
+    sys.exit(f"fedbayes: {file} is of scale {scale}, and this plan is of scale {SCALE}: add --config scale={scale}")
+
+
 def run_of(wildcards):
     """The run a path belongs to."""
     if wildcards.run not in PLAN.runs:
-        raise WorkflowError(
+        sys.exit(
             f"fedbayes: run {wildcards.run} is not in the plan of scale {SCALE}: a run of another scale is asked for "
             "together with --config scale=<scale>, one of other papers, experiments or seeds together with those"
         )
@@ -112,7 +119,7 @@ def asked():
     try:
         check_asked(PLAN, tables)
     except ConfigError as error:
-        raise WorkflowError(f"fedbayes: {error}")
+        sys.exit(f"fedbayes: {error}")
     return tables
 
 

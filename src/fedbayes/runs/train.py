@@ -24,11 +24,11 @@ from fedbayes.federation.loop import Federation, Report, State, rounds, start
 from fedbayes.federation.protocols import own_state
 from fedbayes.io import ROUNDS_COLUMNS, VISITS_COLUMNS, write_json, write_rows, write_state
 from fedbayes.plan import Run
+from fedbayes.preemption import back_into_queue
 from fedbayes.runs import provenance
 from fedbayes.runs.assemble import assemble
 from fedbayes.runs.memory import shown_memory
 from fedbayes.runs.ownership import Owner
-from fedbayes.runs.preemption import back_into_queue
 from fedbayes.runs.stopping import Stopped, StopSign
 from fedbayes.tensors import exact
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from fedbayes import slurm_runs
 from fedbayes.plan import load_plan
 from fedbayes.reading import ConfigError, complain, read_yaml
 from fedbayes.status.jobs import Jobs
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str], root: Path) -> str:
     parser.add_argument("--config", nargs="+", metavar="KEY=VALUE", default=[], help="the same")
     parser.add_argument("--configfile", metavar="FILE", help="as of snakemake: its keys win over config/config.yaml")
     parser.add_argument("--directory", type=Path, default=Path(), help="as of snakemake: where results/ and logs/ are")
-    parser.add_argument("--missing", action="store_true", help="list missing runs, too")
+    parser.add_argument("--missing", action="store_true", help="list outdated and missing runs, too")
     asked = parser.parse_args(arguments)
     plan = load_plan(_config(root, asked.configfile, pairs := [*asked.choices, *asked.config]), root)
     jobs = Jobs(asked.directory)
@@ -36,7 +37,8 @@ def main(arguments: Sequence[str], root: Path) -> str:
         *(["--directory", str(asked.directory)] if asked.directory != Path() else []),
         *(["--config", *pairs] if pairs else []),
     ]
-    return status_text(plan, runs, other_jobs(plan, jobs, runs), choices, asked.missing)
+    campaign = slurm_runs.may_live(asked.directory)
+    return status_text(plan, runs, other_jobs(plan, jobs, runs), choices, asked.missing, campaign)
 
 
 def _config(root: Path, file: str | None, pairs: Sequence[str]) -> dict[str, Any]:

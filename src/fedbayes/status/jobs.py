@@ -22,7 +22,8 @@ class JobState:
     """What became of a job.
 
     Attributes:
-        state: `running`, `failed`, `stopped`, `unknown`, or `missing` for one that never started or has finished.
+        state: `running`, `queued` (by SLURM, again), `failed`, `stopped`, `unknown`, or `missing` for one that never
+            started or has finished.
         rule: `train`, `evaluate` or another rule of the workflow.
         log: what to read, below the working directory.
         reason: one line on why, or for a running one what it said last.
@@ -88,12 +89,12 @@ class Jobs:
             return "missing", ""  # and what it made is gone again
         if last.outcome == "failed":
             return "failed", last.reason
-        queued = self.queue.state(last.slurm)
-        why = why_ended(self.slurm_logs.file(last.slurm), queued) if last.slurm else ""
-        if why == OUT_OF_MEMORY:
-            return "failed", why
+        at_slurm = self.queue.state(last.slurm)
+        why = why_ended(self.slurm_logs.file(last.slurm), at_slurm) if last.slurm else ""
         said = ", ".join(filter(None, (last.reason, why))) or KILLED
-        return "stopped", f"{said}; SLURM has it in its queue again ({queued})" if queued in WAITING else said
+        if at_slurm in WAITING:
+            return "queued", f"{said}; SLURM has it in its queue again ({at_slurm})"
+        return ("failed", why) if why == OUT_OF_MEMORY else ("stopped", said)
 
     def _said(self, log: str) -> str:
         """The last line of a job and how long ago that was, without the run's name before it."""
@@ -108,7 +109,7 @@ class Jobs:
     def _log(self, log: str, state: str) -> str:
         """What to read: all rounds of a job at work; of one that ended, the short log that says why."""
         short = self.directory / log
-        file = short if state in ("failed", "stopped") and short.exists() else self._written(log)
+        file = short if state in ("queued", "failed", "stopped") and short.exists() else self._written(log)
         return str(file.relative_to(self.directory))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 from fedbayes.plan import Plan, Run
 from fedbayes.status.jobs import Jobs, JobState
 
-STATES = ("done", "trained", "running", "failed", "stopped", "unknown", "missing")
+STATES = ("done", "outdated", "trained", "running", "queued", "failed", "stopped", "unknown", "missing")
 # What `train` and `evaluate` leave; a run is done when all of it is there.
 TRAINED = frozenset({"state.safetensors", "rounds.parquet", "visits.parquet", "run.json"})
 EVALUATED = frozenset({"evaluation.parquet", "predictions.parquet"})
+# The rule that a run whose files are such waits for.
+NEXT = {"missing": "train", "trained": "evaluate"}
 
 
 def log_of(rule: str, run: Run) -> str:
@@ -23,18 +26,20 @@ def log_of(rule: str, run: Run) -> str:
 def run_states(plan: Plan, jobs: Jobs) -> dict[str, JobState]:
     """The state of every run by its name.
 
-    Beside the states of jobs there are `done` (trained and evaluated) and `trained` (the evaluation has not begun).
+    Beside the states of jobs there are `done` (trained and evaluated), `outdated` (trained by other code, so Snakemake
+    will train again) and `trained` (the evaluation has not begun).
     """
-    made = {name: _made(jobs.directory / run.folder) for name, run in plan.runs.items()}
-    open_ = {name: "evaluate" if trained else "train" for name, (trained, evaluated) in made.items() if not evaluated}
+    made = {name: _made(jobs.directory / run.folder, run) for name, run in plan.runs.items()}
+    open_ = {name: NEXT[state] for name, state in made.items() if state in NEXT}
     found = jobs.states((rule, log_of(rule, plan.runs[name])) for name, rule in open_.items())
     states = dict(zip(open_, found, strict=True))
-    return {name: _named(jobs, run, states.get(name)) for name, run in plan.runs.items()}
+    return {
+        name: _named(jobs, run, states[name]) if name in states else JobState(made[name], "evaluate")
+        for name, run in plan.runs.items()
+    }
 
 
-def _named(jobs: Jobs, run: Run, found: JobState | None) -> JobState:
-    if found is None:
-        return JobState("done", "evaluate")
+def _named(jobs: Jobs, run: Run, found: JobState) -> JobState:
     if found.rule == "evaluate":
         return JobState("trained", "evaluate") if found.state == "missing" else found
     at = checkpoint_round(jobs.directory / run.folder)
@@ -42,21 +47,25 @@ def _named(jobs: Jobs, run: Run, found: JobState | None) -> JobState:
     if found.state == "missing" and at is not None:
         # Logs may be deleted; a checkpoint still tells that there was somebody.
         return JobState("stopped", "train", reason=f"its log is gone; {going_on}")
-    if found.state in ("failed", "stopped"):
+    if found.state in ("queued", "failed", "stopped"):
         return replace(found, reason=f"{found.reason}; {going_on}")
     return found
 
 
-def _made(folder: Path) -> tuple[bool, bool]:
-    """Whether a run is trained, and whether it is evaluated since then."""
+def _made(folder: Path, run: Run) -> str:
+    """What the files of a run say: `missing`, `outdated`, `trained`, or `done` if it was evaluated since then."""
     try:
         with os.scandir(folder) as entries:
             times = {entry.name: entry.stat().st_mtime for entry in entries if entry.name in TRAINED | EVALUATED}
+        if not times.keys() >= TRAINED:
+            return "missing"
+        code = json.loads((folder / "run.json").read_bytes())["code"]
     except FileNotFoundError:
-        return False, False
-    trained = times.keys() >= TRAINED
-    evaluated = trained and times.keys() >= EVALUATED
-    return trained, evaluated and times["evaluation.parquet"] >= times["state.safetensors"]
+        return "missing"
+    if code != run.code:
+        return "outdated"
+    evaluated = times.keys() >= EVALUATED and times["evaluation.parquet"] >= times["state.safetensors"]
+    return "done" if evaluated else "trained"
 
 
 def checkpoint_round(folder: Path) -> int | None:

@@ -14,17 +14,24 @@ from fedbayes.status.other_jobs import OtherJob
 from fedbayes.status.runs import STATES
 
 WIDTH = 118
+# In these states a Snakemake sees to a job: there is nothing to type.
+AT_WORK = ("running", "queued")
 # Shown one by one, in this order, with what each heading says of them.
 LISTED = {
     "running": "at work now",
+    "queued": "SLURM starts them again by itself",
     "unknown": "neither this machine nor a queue can tell whether they are at work",
     "failed": "ended with an error",
     "stopped": "cut off, nobody is at work on them",
 }
+LISTED_IF_ASKED = {"outdated": "trained by other code; will be trained again", "missing": "never started"}
+# Columns of the table that are left out where there are no such runs.
+RARE = ("outdated", "queued", "unknown")
 NOTE = (
     "A paper's line has all its runs, the total has those that papers share once. trained: the evaluation is missing; "
     "missing: never started, or waiting for its turn."
 )
+OUTDATED = "outdated: trained by other code, will be trained again."
 BUSY = (
     "A Snakemake is at work: this command and those above are for when it has ended. Wait for it, or stop it with "
     "Ctrl-C where it runs (its jobs keep their last completed rounds)."
@@ -37,6 +44,7 @@ def status_text(
     others: Sequence[OtherJob],
     choices: Sequence[str],
     list_missing: bool = False,
+    campaign: bool = False,
 ) -> str:
     """Everything `make status` prints.
 
@@ -45,29 +53,32 @@ def status_text(
         runs: the state of each of its runs by name.
         others: jobs of other rules that failed, were stopped or are at work.
         choices: what to add to `snakemake` so that it has the same plan.
-        list_missing: whether missing runs are shown one by one, too.
+        list_missing: whether outdated and missing runs are shown one by one, too.
+        campaign: whether a Snakemake is known to be alive, even if none of its jobs has begun.
     """
-    blocks = [[f"Runs at scale {plan.config.scale}:", *_table(plan, runs), *textwrap.wrap(NOTE, WIDTH)]]
+    states = Counter(job.state for job in runs.values())
+    note = f"{NOTE} {OUTDATED}" if states["outdated"] else NOTE
+    blocks = [[f"Runs at scale {plan.config.scale}:", *_table(plan, runs), *textwrap.wrap(note, WIDTH)]]
     if others:
         blocks.append(["Other jobs", *(line for other in others for line in _other(other))])
     cells = _cells_by_run(plan)
-    for state, about in (LISTED | ({"missing": "never started"} if list_missing else {})).items():
+    for state, about in (LISTED | (LISTED_IF_ASKED if list_missing else {})).items():
         names = [name for name, job in runs.items() if job.state == state]
         if names:
             lines = (line for name in names for line in _run(cells[name], runs[name], choices))
             blocks.append([f"{state.capitalize()}: {about}", *lines])
-    if any(job.state != "done" for job in runs.values()):
+    if states["done"] < len(runs):
         at_slurm = any(job.slurm for job in runs.values())
-        busy = any(job.state == "running" for job in runs.values())
+        busy = campaign or any(job.state in AT_WORK for job in (*runs.values(), *(other.job for other in others)))
         heading = ["All that is not done:", *(textwrap.wrap(BUSY, WIDTH) if busy else [])]
         blocks.append([*heading, f"  {command((), choices, at_slurm)}"])
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
 def _table(plan: Plan, runs: Mapping[str, JobState]) -> Iterator[str]:
-    """Counts of states, a line a paper; a column for runs whose state is unknown only where there are any."""
+    """Counts of states, a line a paper; a column for what is rare only where there is any."""
     total = Counter(job.state for job in runs.values())
-    columns = [state for state in STATES if state != "unknown" or total[state]]
+    columns = [state for state in STATES if state not in RARE or total[state]]
     groups: dict[str, Collection[str]] = {p: [run.id for run in plan.runs_of(p)] for p in plan.papers}
     rows = [("paper", "runs", *columns)]
     for title, names in (groups | {"total": list(runs)}).items():
@@ -94,7 +105,7 @@ def _run(cells: Sequence[Cell], job: JobState, choices: Sequence[str]) -> Iterat
     facts = [job.where, f"{job.attempts} attempts" if job.attempts > 1 else "", f"log {job.log}" if job.log else ""]
     if any(facts):
         yield from _wrapped("; ".join(filter(None, facts)))
-    if job.state not in ("running", "unknown"):
+    if job.state not in (*AT_WORK, "unknown"):
         yield f"      {command([f'{run.folder}/evaluation.parquet'], choices, job.slurm)}"
 
 

@@ -8,6 +8,7 @@ it left itself when it was killed, and nothing that another is at work on.
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import logging
 import time
@@ -152,7 +153,7 @@ class Shelf:
 
     def put(self, entry: Entry, old: Run | None = None) -> str:
         """Write an entry whole and give its run's id; `old`, if given, is the run it replaces."""
-        tags = entry.tags | {DIGEST: f"{WRITING} {self.publisher} {time.time():.0f}"}
+        tags = entry.tags | _user() | {DIGEST: f"{WRITING} {self.publisher} {time.time():.0f}"}
         created = self.client.create_run(self.experiment.experiment_id, entry.start, tags, entry.name)
         run: str = created.info.run_id
         params = [Param(name, value) for name, value in entry.params.items()]
@@ -198,6 +199,14 @@ def digest_of(text: str, files: Sequence[Path]) -> str:
     """Twelve hex digits of what an entry is made from: words, files and the layout of what is published."""
     parts = [f"layout {LAYOUT}".encode(), text.encode(), *(file.read_bytes() for file in files)]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:12]
+
+
+def _user() -> dict[str, str]:
+    """Who publishes, for people alone: it is in no digest. A process in a container may belong to nobody by name."""
+    try:
+        return {"mlflow.user": getpass.getuser()}
+    except (KeyError, OSError):
+        return {}
 
 
 def _experiment(client: MlflowClient, uri: str, paper: PaperInfo) -> Experiment:

@@ -4,7 +4,8 @@ It must make room for a more urgent one: partitions may give preempted jobs some
 rule `train` asks for SIGTERM three minutes before the limit. A job that uses these minutes to end by itself has,
 for SLURM, ended: it would not be queued again, and Snakemake would count a failure. So it asks for its place in the
 queue before it ends. A job that a person cancelled must not come back, nor one that got nowhere in all its time, which
-the next attempt's longer limit may help: SLURM is asked why the job has to go.
+the next attempt's longer limit may help: SLURM is asked why the job has to go. Only training keeps what it has done:
+any other job comes back after a preemption alone.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ def back_into_queue(got_on: bool) -> str:
     """Queue this process's SLURM job again where that is right; returns what to say of it, empty if nothing.
 
     Args:
-        got_on: whether the job has completed a round, so that it would not be queued for ever.
+        got_on: whether the job has completed a round and kept it, so that it would not be queued for ever.
     """
     job = os.environ.get("SLURM_JOB_ID")
     if job is None:
         return ""
     why = _why_asked_to_go(_scontrol("show", "job", job).stdout)
     if why == TIME_IS_UP and not got_on:
-        return "its time was nearly up; no round completed"
+        return "its time was nearly up; nothing new was kept"
     return f"{why}: the job is in SLURM's queue again" if why and _scontrol("requeue", job).returncode == 0 else ""
 
 
