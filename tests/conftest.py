@@ -11,9 +11,16 @@ import toy
 from fedbayes.federation.loop import Federation
 
 # What takes longest comes first, so that all processes end at about the same time.
-FIRST = ("tests/slurm/", "tests/workflow/test_papers.py", "tests/workflow/", "tests/tracking/")
+FIRST = (
+    "tests/slurm/",
+    "tests/workflow/test_papers.py",
+    "tests/workflow/",
+    "tests/tracking/",
+    "tests/methods/test_selffl_table.py",
+    "tests/analysis/test_latex.py",
+)
 # Tests of minutes that share no fixture: one process need not take all of such a file.
-APART = ("tests/workflow/test_papers.py",)
+APART = ("tests/workflow/test_papers.py", "tests/methods/test_selffl_table.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
