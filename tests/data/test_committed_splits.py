@@ -223,8 +223,8 @@ def test_committing_lists_what_changed(tmp_path: Path) -> None:
             setting["dataset"] = "mnist-5k"
             setting["split"] |= {"train_per_class": 40, "test_per_class": 60}
     paper_text["scales"]["smoke"] |= {"embedded_data": False, "split": {}, "set": {}}
-    for scale in paper_text["scales"].values():
-        scale |= {"only": {}, "experiments": {}}
+    for scale in ("smoke", "reduced"):
+        paper_text["scales"][scale] |= {"only": {}, "experiments": {}}
     paper.write_text(yaml.safe_dump(paper_text, sort_keys=False), encoding="utf-8")
     before = read_committed_splits(root)
     line = main(["write"], root)
