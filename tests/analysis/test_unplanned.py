@@ -15,7 +15,7 @@ from fedbayes.analysis.unplanned import unplanned, warning
 
 
 def rows(*found: tuple[str, str, str]) -> pd.DataFrame:
-    return pd.DataFrame(found, columns=["paper", "scale", "runs"])
+    return pd.DataFrame(found, columns=["paper", "scale", "runs"]).assign(seed_list="0 1 2")
 
 
 def test_rows_are_looked_up_in_the_plan_of_their_own_scale() -> None:
@@ -32,6 +32,12 @@ def test_rows_are_looked_up_in_the_plan_of_their_own_scale() -> None:
     words = warning(frozen, Path("a.csv"), ROOT)
     assert words.startswith("fedbayes: warning: 3 rows of a.csv (2 at scale paper, 1 at scale reduced) belong to runs")
     assert warning(frozen.iloc[:2], Path("a.csv"), ROOT) == ""
+
+
+def test_seeds_that_the_scale_does_not_have_are_the_user_s_own() -> None:
+    more = list(make_plan(scale="reduced", seeds=[7]).runs)
+    frozen = rows(("pfedbayes", "reduced", more[0]))
+    assert len(unplanned(frozen, ROOT)) == 1 and unplanned(frozen.assign(seed_list="7"), ROOT).empty
 
 
 def test_freezing_warns_once_for_a_paper(full: Campaign, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
