@@ -121,6 +121,7 @@ def test_the_table_of_a_papers_page(frozen: Path) -> None:
 def test_the_readme_shows_main_variants_and_says_where_the_rest_is(frozen: Path) -> None:
     text = readme_table([frozen])
     assert text.count("| pFedBayes |") == 1 and "stratified" not in text
+    assert "| 95 % interval |" not in text and "| 95 % interval |" in paper_table(frozen)
     assert "pFedBayes [2 rows](docs/papers/pfedbayes.md#results) ([CSV](docs/reproduction/pfedbayes.csv))" in text
 
 

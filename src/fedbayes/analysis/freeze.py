@@ -40,8 +40,9 @@ COLUMNS += [
 ]
 
 START, END = "<!-- reproduction:start -->", "<!-- reproduction:end -->"
-README_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Metric", "Ours", "Published", "Difference"]
-README_COLUMNS += ["Seeds", "Ran on", "Scale", "95 % interval", "Last round", "Client mean", "Verdict"]
+PAGE_COLUMNS = ["Paper", "Table", "Setting", "Method", "Preset", "Model", "Metric", "Ours", "Published", "Difference"]
+PAGE_COLUMNS += ["Seeds", "Ran on", "Scale", "95 % interval", "Last round", "Client mean", "Verdict"]
+README_COLUMNS = [column for column in PAGE_COLUMNS if column not in ("95 % interval", "Client mean")]
 NUMERIC = {"Ours", "Published", "Difference", "Seeds", "95 % interval", "Last round", "Client mean"}
 
 MOST_ROWS = 5  # of one paper in the README
@@ -118,7 +119,7 @@ def _record_file(run: str, root: Path) -> Path:
 
 def paper_table(frozen: Path) -> str:
     """All frozen results of one paper as a Markdown table."""
-    return _markdown(read_frozen(frozen))
+    return _markdown(read_frozen(frozen), PAGE_COLUMNS)
 
 
 def readme_table(frozen: Sequence[Path]) -> str:
@@ -126,8 +127,8 @@ def readme_table(frozen: Sequence[Path]) -> str:
     papers = {file: rows for file in frozen if len(rows := read_frozen(file))}
     if not papers:
         return "No results have been frozen yet.\n"
-    table = _markdown(pd.concat([headline(rows) for rows in papers.values()]))
-    return f"{table}\n{CHOICE} All rows: {'; '.join(_where(file, rows) for file, rows in papers.items())}.\n"
+    table = _markdown(pd.concat([headline(rows) for rows in papers.values()]), README_COLUMNS)
+    return f"{table}\n{CHOICE} All rows, with intervals and client means: {'; '.join(_where(file, rows) for file, rows in papers.items())}.\n"
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
@@ -154,10 +155,10 @@ def _where(file: Path, rows: pd.DataFrame) -> str:
     return f"{rows['paper_name'].iloc[0]} [{display.count(len(rows), 'row')}]({page}) ([CSV]({csv}))"
 
 
-def _markdown(frozen: pd.DataFrame) -> str:
-    rows = [_readme_row(row) for row in cast(list[dict[str, Any]], frozen.to_dict("records"))]
-    rule = ["---:" if column in NUMERIC else "---" for column in README_COLUMNS]
-    lines = [README_COLUMNS, rule, *([row[column] for column in README_COLUMNS] for row in rows)]
+def _markdown(frozen: pd.DataFrame, columns: Sequence[str]) -> str:
+    rows = [_shown(row) for row in cast(list[dict[str, Any]], frozen.to_dict("records"))]
+    rule = ["---:" if column in NUMERIC else "---" for column in columns]
+    lines = [columns, rule, *([row[column] for column in columns] for row in rows)]
     return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
 
 
@@ -172,7 +173,7 @@ def _read_text(file: Path) -> pd.DataFrame:
     return pd.read_csv(file, dtype=str, keep_default_na=False).reindex(columns=COLUMNS, fill_value="")
 
 
-def _readme_row(row: dict[str, Any]) -> dict[str, str]:
+def _shown(row: dict[str, Any]) -> dict[str, str]:
     variant = f" ({row['variant']})" if row["variant"] else ""
     unit = f" {row['unit']}" if row["unit"] else ""
     ours = display.with_spread(row["ours"], row["std"], row)
