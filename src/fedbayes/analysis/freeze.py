@@ -128,7 +128,8 @@ def readme_table(frozen: Sequence[Path]) -> str:
     if not papers:
         return "No results have been frozen yet.\n"
     table = _markdown(pd.concat([headline(rows) for rows in papers.values()]), README_COLUMNS)
-    return f"{table}\n{CHOICE} All rows, with intervals and client means: {'; '.join(_where(file, rows) for file, rows in papers.items())}.\n"
+    everything = "; ".join(_where(file, rows) for file, rows in papers.items())
+    return f"{table}\n{CHOICE} All rows, with intervals and client means: {everything}.\n"
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
