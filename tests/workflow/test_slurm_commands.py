@@ -51,6 +51,14 @@ def test_a_further_attempt_asks_for_as_much_again(attempt: int, clone: Path) -> 
         assert {f"mem_mb={3000 * attempt}", f"runtime={60 * attempt}"} <= set(resources), rule
 
 
+def test_what_the_command_line_sets_is_fixed_unless_it_names_the_attempt(clone: Path) -> None:
+    fixed = [*documented("train:runtime=720"), "--attempt", "2"]
+    growing = ["train:runtime=720*attempt" if word == "train:runtime=720" else word for word in fixed]
+    for arguments, runtime in ((fixed, 720), (growing, 1440)):
+        (resources,) = {tuple(resources) for rule, resources in submitted(clone, *arguments) if rule == "train"}
+        assert {"mem_mb=8000", f"runtime={runtime}"} <= set(resources)
+
+
 def test_groups_can_be_made_where_one_run_starts_from_another(clone: Path) -> None:
     """Training and evaluation then stand side by side in a group, which has one `slurm_extra`."""
     snakemake(clone, *documented("--groups"), "-n", "--config", "papers=[selffl]")
