@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import multiprocessing
 import os
-import signal
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,14 +32,11 @@ def outside_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "LOOK_EVERY", 0.01)
 
 
-def hold(locks: Path, gpus: Gpus, seconds: float, said: Any) -> None:
-    """Claim a GPU for a while, and say which and when."""
+def hold(locks: Path, gpus: Gpus, said: Any, name: int, released: Any) -> None:
+    """Claim a GPU, say which, and hold it until released."""
     with claimed(CUDA, gpus, locks) as execution:
-        begin = time.monotonic()
-        said.put((execution.device, begin))
-        time.sleep(seconds)
-        end = time.monotonic()
-    said.put((execution.device, begin, end))
+        said.put((execution.device, name))
+        released.wait()
 
 
 def started(target: Callable[..., None], *arguments: Any) -> Any:
@@ -52,57 +47,83 @@ def started(target: Callable[..., None], *arguments: Any) -> Any:
 
 def test_eight_jobs_on_three_gpus_never_meet(tmp_path: Path) -> None:
     said, gpus = FORK.Queue(), Gpus(("GPU-a", "GPU-b", "GPU-c"))
-    jobs = [started(hold, tmp_path, gpus, 0.1 + 0.02 * number, said) for number in range(8)]
-    spans = defaultdict(list)
-    for message in (said.get(timeout=60) for _ in range(16)):
-        if len(message) == 3:
-            spans[message[0]].append(message[1:])
+    released = [FORK.Event() for _ in range(8)]
+    jobs = [started(hold, tmp_path, gpus, said, name, event) for name, event in enumerate(released)]
+    held = dict[str, int]()
+    for _ in jobs:
+        device, name = said.get(timeout=60)
+        assert device not in held, "its holder has not been released"
+        held[device] = name
+        if len(held) == 3:
+            released[held.pop(device)].set()
+    assert {*held, device} == {"cuda:0", "cuda:1", "cuda:2"}
+    for event in released:
+        event.set()
     for job in jobs:
         job.join(60)
-    assert spans.keys() == {"cuda:0", "cuda:1", "cuda:2"} and sum(map(len, spans.values())) == 8
-    for own in spans.values():
-        assert all(earlier[1] <= later[0] for earlier, later in pairwise(sorted(own)))
+    assert list(tmp_path.iterdir()) == [], "nothing is left of the locks"
 
 
 def test_a_killed_job_frees_its_gpu_and_the_one_that_waits_says_so_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said, one = FORK.Queue(), Gpus(("GPU-a",))
-    holder = started(hold, tmp_path, one, 600, said)
+    said, one, looks = FORK.Queue(), Gpus(("GPU-a",)), list[float]()
+    holder = started(hold, tmp_path, one, said, 0, FORK.Event())
     said.get(timeout=60)
 
-    def kill() -> None:
-        time.sleep(0.3)
-        os.kill(holder.pid, signal.SIGKILL)
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            holder.kill()
+        time.sleep(seconds)
 
-    killer = started(kill)
+    monkeypatch.setattr(devices, "time", SimpleNamespace(sleep=sleep))
     caplog.set_level(logging.INFO, "fedbayes")
-    began = time.monotonic()
     with claimed(CUDA, one, tmp_path) as execution:
-        assert execution.device == "cuda:0" and time.monotonic() - began > 0.2
+        assert execution.device == "cuda:0" and len(looks) >= 3
     assert [record.getMessage() for record in caplog.records] == [
         "waiting for a GPU: other jobs have GPU-a",
         "device cuda:0, GPU GPU-a",
     ]
     assert capsys.readouterr().err == "fedbayes: waiting for a GPU: other jobs have GPU-a\n"
-    for process in (holder, killer):
-        process.join(60)
+    holder.join(60)
 
 
 def is_free(locks: Path, gpus: Gpus, asked: str = "cuda") -> bool:
-    """Whether a claim of another process would be met at once."""
+    """Whether a claim of another process is met at once; if not, it says that it waits."""
+    found = FORK.Queue()
 
     def claim() -> None:
+        devices.show = lambda line: found.put(False)
         with claimed(Execution(device=asked), gpus, locks):
-            pass
+            found.put(True)
 
     process = started(claim)
-    process.join(0.5)
-    alive = process.is_alive()
-    if alive:
+    free: bool = found.get(timeout=60)
+    if not free:
         process.kill()
-        process.join(60)
-    return not alive
+    process.join(60)
+    return free
+
+
+def test_a_lock_that_its_holder_removes_while_it_is_opened_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening and locking the file: a third job would lock another file of that name."""
+    lock, one, locked = fcntl.flock, Gpus(("GPU-a",)), list[int]()
+
+    def flock(handle: int, operation: int) -> None:
+        locked.append(handle)
+        if len(locked) == 1:
+            (tmp_path / "GPU-a.lock").unlink()
+        lock(handle, operation)
+
+    monkeypatch.setattr(devices.fcntl, "flock", flock)
+    with claimed(CUDA, one, tmp_path):
+        assert not is_free(tmp_path, one)
 
 
 def test_a_gpu_is_the_same_whatever_its_number(tmp_path: Path) -> None:

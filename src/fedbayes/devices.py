@@ -4,7 +4,8 @@ Snakemake counts GPUs and the resource `gpu` keeps surplus jobs back, but it han
 the first GPU that is free, under a lock that the kernel lets go of when the job ends, however it ends; a job that finds
 none waits. Locks are files of this machine, named after what a GPU is and not after its number: numbers are those of
 CUDA_VISIBLE_DEVICES, and two jobs may not see the same ones. SLURM has chosen a job's GPUs already, and may let several
-jobs share one, so a lock there is the SLURM job's own.
+jobs share one, so a lock there is the SLURM job's own. Who lets go of a lock removes its file, or every job of SLURM's
+would leave one.
 
 Apple's `mps` is a machine's one GPU and is claimed like any other, but only where it is asked for by name: it has no
 float64, which some methods work in. The CPU is not claimed: Snakemake counts cores.
@@ -103,17 +104,15 @@ def candidates(asked: str, gpus: Gpus) -> list[tuple[str, str]]:
 @contextmanager
 def _first_free(identities: Sequence[str], folder: Path) -> Iterator[int]:
     """The place of one of some GPUs, taken for the time of the block."""
-    handles = [os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600) for file in _files(identities, folder)]
+    files = _files(identities, folder)
+    place, handle = _wait_for_one(files, identities)
     try:
-        place = _wait_for_one(handles, identities)
-        try:
-            yield place
-        finally:
-            # By hand, because a process forked from this one would hold on to what is only closed here.
-            fcntl.flock(handles[place], fcntl.LOCK_UN)
+        yield place
     finally:
-        for handle in handles:
-            os.close(handle)
+        files[place].unlink(missing_ok=True)
+        # By hand, because a process forked from this one would hold on to what is only closed here.
+        fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
 
 
 def _files(identities: Sequence[str], folder: Path) -> list[Path]:
@@ -125,19 +124,31 @@ def _files(identities: Sequence[str], folder: Path) -> list[Path]:
     return [folder / f"{f'slurm{job}-' if job else ''}{identity}.lock" for identity in identities]
 
 
-def _wait_for_one(handles: Sequence[int], identities: Sequence[str]) -> int:
-    """The place of the first file that could be locked."""
+def _wait_for_one(files: Sequence[Path], identities: Sequence[str]) -> tuple[int, int]:
+    """The place of the first file that could be locked, and what holds its lock."""
     told = False
     while True:
-        for place, handle in enumerate(handles):
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
-            return place
+        for place, file in enumerate(files):
+            if (handle := _locked(file)) is not None:
+                return place, handle
         if not told:
             line = f"waiting for a GPU: other jobs have {', '.join(identities)}"
             LOG.info(line)
             show(f"fedbayes: {line}")
             told = True
         time.sleep(LOOK_EVERY)
+
+
+def _locked(file: Path) -> int | None:
+    """What holds the lock of a file from now on; None where another job has it."""
+    while True:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        # Its last holder may have removed it since it was opened: the next job would lock another file of that name.
+        if os.fstat(handle).st_nlink > 0:
+            return handle
+        os.close(handle)

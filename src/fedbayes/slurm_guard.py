@@ -7,8 +7,9 @@ Version 2.8 of the executor has gaps; with most of them Snakemake waits for ever
 - A job that SLURM does not list, has preempted for good or has lost with its node is waited for without end. Here it
   has failed after `patience` seconds.
 - A job that somebody cancelled is reported as `CANCELLED by 1000`, a status it does not know. Here it is `CANCELLED`.
-- A submission that meets a controller that is down, or is refused for a reason that passes (a user has as many jobs in
-  the queue as may be), fails the job, and all its retries within seconds. Here it waits.
+- A submission that meets a controller that is down, or goes down before it has the job, or is refused for a reason that
+  passes (a user has as many jobs in the queue as may be), fails the job, and all its retries within seconds. Here it
+  waits.
 - What SLURM says of a job it killed (memory, time) stands in a file among others. Here it is a part of the message.
 - Jobs of a Snakemake that was killed live on, and would start over what the next one has finished. Here the next one
   cancels them first, as soon as SLURM lets it; those that train keep a checkpoint.
@@ -46,6 +47,8 @@ MOST_SECONDS_BETWEEN_CHECKS = 60
 # What SLURM says of a submission that it may take later, and how long it is left alone then.
 LATER = ("Socket timed out", "temporarily un", "MaxSubmitJob", "GrpSubmitJob")
 SECONDS_BETWEEN_SUBMISSIONS = 30.0
+# What sbatch says, or a command that the executor runs before it (sinfo, sshare), when the controller is away.
+AWAY = ("Unable to contact slurm controller", "in standby mode", "Zero Bytes were transmitted")
 # A job in such a state comes back by itself or never. Accounting keeps the last one also of a job that was cancelled
 # before it started again.
 MAY_COME_BACK = ("PREEMPTED", "NODE_FAIL", "REQUEUED")
@@ -54,6 +57,10 @@ LOG = logging.getLogger("snakemake.logging")
 
 class Refused(BaseException):
     """SLURM may take this submission later. No `Exception`: the executor makes a failed attempt of any of these."""
+
+
+class Unreached(Refused):
+    """The controller was not there to take it, although it had just answered."""
 
 
 class Answers:
@@ -181,32 +188,38 @@ def _wait_to_submit(plugin: Any, patience: float) -> None:
     ending, full = threading.Event(), threading.Event()
     silence = Silence("SLURM's controller", patience, plugin.WorkflowError, time.monotonic)
 
-    def controller_is_up(self: Any) -> bool:
-        """Wait for it; false where the run is to end meanwhile."""
+    def submit_once(self: Any, job: Any) -> bool:
+        """Whether SLURM has the job; if it has not, some time has passed and it may be asked again."""
+        if " is DOWN" in (said := _said("scontrol", "ping")) and " is UP" not in said:
+            silence.goes_on(" ".join(said.split()))
+            ending.wait(SECONDS_BETWEEN_PINGS)
+            return False
+        if ending.is_set():
+            return False
         try:
-            while " is DOWN" in (said := _said("scontrol", "ping")) and " is UP" not in said:
-                silence.goes_on(" ".join(said.split()))
-                if ending.wait(SECONDS_BETWEEN_PINGS):
-                    return False
+            submit(self, job)
+        except Unreached as unreached:
+            silence.goes_on(str(unreached))
+            ending.wait(SECONDS_BETWEEN_SUBMISSIONS)
+            return False
+        except Refused as refused:
+            silence.broken()
+            if not full.is_set():
+                LOG.warning(f"SLURM takes no job now ({refused}); waiting until it does.")
+            full.set()
+            ending.wait(SECONDS_BETWEEN_SUBMISSIONS)
+            return False
+        silence.broken()
+        full.clear()
+        return True
+
+    def run_job(self: Any, job: Any) -> None:
+        try:
+            while not ending.is_set() and not submit_once(self, job):
+                pass
         except plugin.WorkflowError as error:
             # Ends the whole run: all other jobs would fail one by one for the same reason.
             self.workflow.scheduler.executor_error_callback(error)
-            return False
-        silence.broken()
-        return not ending.is_set()
-
-    def run_job(self: Any, job: Any) -> None:
-        while not ending.is_set() and controller_is_up(self):
-            try:
-                submit(self, job)
-            except Refused as refused:
-                if not full.is_set():
-                    LOG.warning(f"SLURM takes no job now ({refused}); waiting until it does.")
-                full.set()
-                ending.wait(SECONDS_BETWEEN_SUBMISSIONS)
-            else:
-                full.clear()
-                return
 
     def shutdown(self: Any) -> None:
         ending.set()
@@ -222,10 +235,11 @@ def _fail_unless_refused(plugin: Any) -> Callable[[Any, Any, str], None]:
     original = plugin.Executor._report_job_error_threadsafe
 
     def report(self: Any, job_info: Any, msg: str) -> None:
-        said = msg.split("sbatch call:")[0]
-        if said.startswith("SLURM sbatch failed") and any(reason in said for reason in LATER):
-            lines = (line for line in said.splitlines() if any(reason in line for reason in LATER))
-            raise Refused(next(lines).rpartition("error: ")[2].rstrip("'."))
+        said = msg.split("sbatch call:")[0].splitlines()
+        if msg.startswith(("SLURM sbatch failed", "Job submission failed")):
+            for kind, reasons in ((Unreached, AWAY), (Refused, LATER)):
+                if lines := [line for line in said if any(reason in line for reason in reasons)]:
+                    raise kind(lines[0].rpartition(": ")[2].rstrip("'."))
         original(self, job_info, msg)
 
     return report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -133,6 +134,25 @@ def test_checkpoints_of_a_job_that_took_over_while_files_were_written_stay(tmp_p
         patched.setattr(training, "write_json", claimed)
         run = train_in(tmp_path, small_run())
     assert (run / "run.json").exists() and (run / "checkpoint/owner").exists()
+
+
+def test_checkpoints_of_a_job_that_takes_over_while_they_are_removed_stay(calm: Path, tmp_path: Path) -> None:
+    """It claims the run when the first of them has gone: it still owns it, and has one to go on from."""
+    kept, remove, claims = tmp_path / "run/checkpoint", shutil.rmtree, list[Owner]()
+
+    def claimed(path: Path, *arguments: object, **options: object) -> None:
+        # Before there are results, old checkpoints make room for new ones.
+        if (tmp_path / "run/run.json").exists():
+            claims.append(Owner(kept))
+        remove(path, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shutil, "rmtree", claimed)
+        train_in(tmp_path, small_run(), checkpoint_seconds=0)
+    (claim,) = claims
+    assert claim.holds() and len(list(kept.glob("round-*"))) == 1
+    same_bytes(train_in(tmp_path, small_run()), calm)
+    assert not kept.exists()
 
 
 def seconds_from_now(seconds: float) -> str:

@@ -29,6 +29,8 @@ PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "sbatch", "munged", "mariadbd", "
 USUAL_PLACE = Path("/etc/slurm")
 LINKED = ("slurm.conf", "gres.conf", "slurmdbd.conf")
 NODE_MEMORY_MB = 12000
+# One for the machine, as the usual place is, whatever TMPDIR a session has.
+LOCK = Path("/tmp/fedbayes-test-cluster.lock")
 # Says that a folder is a test cluster's.
 MARK = "fedbayes-test-cluster"
 
@@ -62,7 +64,7 @@ def only_one(patience: float = 0) -> Iterator[bool]:
     Args:
         patience: seconds to wait for the others.
     """
-    with Path(tempfile.gettempdir(), "fedbayes-test-cluster.lock").open("w") as handle:
+    with LOCK.open("w") as handle:
         yield _locked(handle, time.monotonic() + patience)
 
 
@@ -212,10 +214,8 @@ skip-log-bin
         wait_for("all nodes idle", lambda: self.idle_nodes() == len(self.nodes))
 
     def stop(self) -> None:
-        """Stop everything by its pid file, jobs first."""
-        for name in self.nodes:
-            self._kill_processes_of(name)
-        _kill_daemons(self.folder)
+        """Stop everything."""
+        _take_down(self.folder)
         _unlink_usual_place()
 
     def _link_usual_place(self) -> None:
@@ -290,7 +290,7 @@ skip-log-bin
     def crash_node(self, node: str) -> None:
         """Crash a node: its daemon and every process of the jobs on it, all at once."""
         self.kill_node_daemon(node)
-        self._kill_processes_of(node)
+        _kill_jobs(self.folder / f"spool.{node}")
 
     def restore(self) -> None:
         """End all jobs and bring back every daemon that a test has crashed."""
@@ -326,7 +326,8 @@ skip-log-bin
         """Let a requeued job start without the two minutes that SLURM gives a node to come to rest."""
         self.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
 
-    def processes_of(self, job: str) -> list[psutil.Process]:
+    @staticmethod
+    def processes_of(job: str) -> list[psutil.Process]:
         """All processes of a job: SLURM's step daemons, which carry its id in their title, and what they started."""
         steps = []
         for process in psutil.process_iter(["cmdline"]):
@@ -334,12 +335,6 @@ skip-log-bin
             if title.startswith(f"slurmstepd: [{job}."):
                 steps.append(process)
         return [*steps, *(child for step in steps for child in _children(step))]
-
-    def _kill_processes_of(self, node: str) -> None:
-        lines = self.run("squeue", "-h", "-w", node, "-o", "%i", check=False).stdout.split()
-        for process in [process for job in lines for process in self.processes_of(job)]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
 
     def _daemon(self, name: str) -> psutil.Process | None:
         return _alive(self.folder / f"{name}.pid")
@@ -359,11 +354,24 @@ def _alive(pid_file: Path) -> psutil.Process | None:
         return None
 
 
-def _kill_daemons(folder: Path) -> None:
-    """SIGKILL every daemon of a cluster, those that others report to last."""
+def _take_down(folder: Path) -> None:
+    """SIGKILL every daemon of a cluster, those that others report to last, and then all jobs, which nobody requeues."""
     order = ("slurmd", "slurmctld", "slurmdbd", "mariadbd", "munged")
     for file in sorted(folder.glob("*.pid"), key=lambda file: order.index(file.name.split(".")[0])):
         _kill(file)
+    for spool in folder.glob("spool.*"):
+        _kill_jobs(spool)
+
+
+def _kill_jobs(spool: Path) -> None:
+    """SIGKILL all processes of the jobs on a node, frozen ones too.
+
+    SLURM's step daemons have sockets there, `<node>_<job>.<step>`; the controller may be gone and cannot be asked.
+    """
+    jobs = {file.name.split("_")[1].split(".")[0] for file in spool.glob("*_*.*") if file.is_socket()}
+    for process in [process for job in jobs for process in Cluster.processes_of(job)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _kill(pid_file: Path) -> None:
@@ -374,10 +382,11 @@ def _kill(pid_file: Path) -> None:
 
 
 def _take_down_leftover() -> None:
-    """End the daemons of an earlier session that was killed: its links lead to them, and nobody holds its lock."""
+    """Remove the cluster of an earlier session that was killed: its links lead there, and nobody holds its lock."""
     left = (USUAL_PLACE / "slurm.conf").resolve().parent
     if (left / MARK).exists():
-        _kill_daemons(left)
+        _take_down(left)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def _unlink_usual_place() -> None:

@@ -120,6 +120,13 @@ def end_all() -> None:
             process.wait()
 
 
+def _command_line(process: psutil.Process) -> str:
+    """What it was called with; nothing where it has ended since it was listed."""
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
 def _hears_ctrl_c() -> None:
     # What a script starts in the background ignores it, and so would all that is started from there.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -173,7 +180,7 @@ class Campaign:
 
     def trainings(self, job: str) -> list[psutil.Process]:
         """The processes of a SLURM job that train."""
-        return [p for p in self.cluster.processes_of(job) if ".snakemake/scripts/" in " ".join(p.cmdline())]
+        return [p for p in self.cluster.processes_of(job) if ".snakemake/scripts/" in _command_line(p)]
 
     def rounds_done(self, run: Run) -> int:
         """The round of the newest checkpoint; 0 where there is none."""

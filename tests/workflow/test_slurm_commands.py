@@ -30,14 +30,33 @@ def clone(tmp_path: Path) -> Path:
     return clone
 
 
-def test_account_and_partition_on_the_command_line_leave_training_its_signal(clone: Path) -> None:
-    done = snakemake(clone, *documented("slurm_account="), "-n")
+def submitted(clone: Path, *arguments: str) -> list[tuple[str, list[str]]]:
+    """The jobs that a dry run would submit: rule and resources of each."""
+    done = snakemake(clone, *arguments, "-n")
     jobs = re.findall(r"rule (\w+):\n(?:    .*\n)*?    resources: (.*)\n", done.stdout)
-    submitted = [(rule, resources) for rule, resources in jobs if rule in ("train", "evaluate")]
-    assert {rule for rule, _ in submitted} == {"train", "evaluate"}
-    for rule, resources in submitted:
-        assert "slurm_account=my-account" in resources and "slurm_partition=short" in resources
-        assert (SIGNAL in resources.split(", ")) == (rule == "train"), "an evaluation makes nothing of it"
+    found = [(rule, resources.split(", ")) for rule, resources in jobs if rule in ("train", "evaluate")]
+    assert {rule for rule, _ in found} == {"train", "evaluate"}
+    return found
+
+
+def test_account_and_partition_on_the_command_line_leave_training_its_signal(clone: Path) -> None:
+    for rule, resources in submitted(clone, *documented("slurm_account=")):
+        assert {"slurm_account=my-account", "slurm_partition=short"} <= set(resources)
+        assert (SIGNAL in resources) == (rule == "train"), "an evaluation makes nothing of it"
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_further_attempt_asks_for_as_much_again(attempt: int, clone: Path) -> None:
+    for rule, resources in submitted(clone, "--profile", "slurm", "--attempt", str(attempt)):
+        assert {f"mem_mb={3000 * attempt}", f"runtime={60 * attempt}"} <= set(resources), rule
+
+
+def test_what_the_command_line_sets_is_fixed_unless_it_names_the_attempt(clone: Path) -> None:
+    fixed = [*documented("train:runtime=720"), "--attempt", "2"]
+    growing = ["train:runtime=720*attempt" if word == "train:runtime=720" else word for word in fixed]
+    for arguments, runtime in ((fixed, 720), (growing, 1440)):
+        (resources,) = {tuple(resources) for rule, resources in submitted(clone, *arguments) if rule == "train"}
+        assert {"mem_mb=8000", f"runtime={runtime}"} <= set(resources)
 
 
 def test_groups_can_be_made_where_one_run_starts_from_another(clone: Path) -> None:

@@ -299,6 +299,70 @@ def test_a_submission_that_slurm_may_take_later_is_no_failed_attempt(
     assert caplog.messages == ["SLURM takes no job now (QOSMaxSubmitJobPerUserLimit); waiting until it does."]
 
 
+# What SLURM 22.05 says while its controller is away, as the executor hands it on.
+AWAY = "Unable to contact slurm controller (connect failure)"
+NO_SBATCH = (
+    "SLURM sbatch failed. The error message was 'sbatch: error: Batch job submission failed: {}'.\n    sbatch call:"
+)
+NO_SINFO = (
+    "Job submission failed with exception: Failed to run sinfo for retrieval of cluster partitions: "
+    f"slurm_load_partitions: {AWAY}\n"
+)
+NO_SSHARE = (
+    "Job submission failed with exception: The 'sacctmgr' reported: 'Unable to test the validity of the given or "
+    "guessed SLURM account 'tests' with sacctmgr: sacctmgr: error: Sending PersistInit msg: Connection refused\n.' and "
+    "likewise 'sshare' reported: 'Unable to test the validity of the given or guessed SLURM account 'tests' with "
+    f"sshare: Couldn't get shares from controller: {AWAY}\n.'."
+)
+
+
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [
+        (NO_SBATCH.format(AWAY), AWAY),
+        *((NO_SBATCH.format(words), words) for words in (
+            "Slurm backup controller in standby mode",
+            "Controller is in standby mode, try a different controller",
+            "Zero Bytes were transmitted or received",
+        )),
+        (NO_SINFO, AWAY),
+        (NO_SSHARE, AWAY),
+    ],
+    ids=["sbatch", "backup", "standby", "cut off", "sinfo", "sshare"],
+)  # fmt: skip
+def test_a_controller_that_goes_away_before_it_has_the_job_costs_no_attempt(
+    failure: str, why: str, plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It still answers the ping; the run ends only beyond its patience."""
+    clock, submitted, failed, ended = [0.0], list[str](), list[str](), list[Exception]()
+    failures = iter([failure, failure, ""])
+
+    def submit(self: Any, job: str) -> None:
+        clock[0] += 40
+        if said := next(failures, failure):
+            self._report_job_error_threadsafe(job, said)
+        else:
+            submitted.append(job)
+
+    plugin.Executor.run_job = submit  # type: ignore[attr-defined]
+    plugin.Executor._report_job_error_threadsafe = lambda self, job, msg: failed.append(job)  # type: ignore[attr-defined]
+    monkeypatch.setattr(slurm_guard, "_said", lambda *command: "Slurmctld(primary) at here is UP")
+    monkeypatch.setattr(slurm_guard, "SECONDS_BETWEEN_SUBMISSIONS", 0.0)
+    monkeypatch.setattr(slurm_guard, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(slurm_guard.LOG, "propagate", True)
+    made = executor(plugin, [])
+    made.workflow.scheduler = SimpleNamespace(executor_error_callback=ended.append)
+    slurm_guard.guard(60)
+    made.run_job("1")
+    assert submitted == ["1"] and failed == [] and ended == []
+    assert caplog.messages == [
+        f"SLURM's controller does not answer ({why}); waiting up to 60 s.",
+        "SLURM's controller answers again after 80 s.",
+    ]
+    made.run_job("2")
+    assert submitted == ["1"] and failed == [] and f"has not answered for 80 s ({why})" in str(ended[0])
+
+
 def test_a_cluster_without_accounting_is_asked_by_squeue(
     plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -7,6 +7,8 @@ checkpoint or a result, and leaves without touching either.
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import uuid
 from pathlib import Path
 
@@ -36,3 +38,19 @@ class Owner:
         """Go on as the owner, or end."""
         if not self.holds():
             raise TakenOver("another job has taken over this run since; this one ends and leaves all files to it")
+
+    def clear(self) -> None:
+        """Remove the checkpoints and the claim of a finished run.
+
+        A job that takes over meanwhile still needs them, and ends with the same bytes. So the claim goes last, and only
+        while it is this process's own.
+        """
+        for kept in [path for path in self._file.parent.glob("*") if path.is_dir()]:
+            if not self.holds():
+                return
+            shutil.rmtree(kept, ignore_errors=True)
+        if self.holds():
+            self._file.unlink(missing_ok=True)
+            # Another job's claim may be on its way.
+            with contextlib.suppress(OSError):
+                self._file.parent.rmdir()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -101,9 +100,7 @@ def train(
     write_rows(target / "rounds.parquet", ROUNDS_COLUMNS, session.progress.rows)
     write_rows(target / "visits.parquet", VISITS_COLUMNS, session.progress.visits)
     write_json(target / "run.json", session.record(code, data))
-    # A job that took over meanwhile still needs them, and ends with the same bytes.
-    if session.owner.holds():
-        shutil.rmtree(session.folder, ignore_errors=True)
+    session.owner.clear()
 
 
 class _Session:
