@@ -24,14 +24,13 @@ LISTED = {
     "failed": "ended with an error",
     "stopped": "cut off, nobody is at work on them",
 }
-LISTED_IF_ASKED = {"outdated": "trained by other code; will be trained again", "missing": "never started"}
+LISTED_IF_ASKED = {"outdated": "trained by other code, will be trained again", "missing": "never started"}
 # Columns of the table that are left out where there are no such runs.
 RARE = ("outdated", "queued", "unknown")
 NOTE = (
     "A paper's line has all its runs, the total has those that papers share once. trained: the evaluation is missing; "
     "missing: never started, or waiting for its turn."
 )
-OUTDATED = "outdated: trained by other code, will be trained again."
 BUSY = (
     "A Snakemake is at work: this command and those above are for when it has ended. Wait for it, or stop it with "
     "Ctrl-C where it runs (its jobs keep their last completed rounds)."
@@ -57,7 +56,7 @@ def status_text(
         campaign: whether a Snakemake is known to be alive, even if none of its jobs has begun.
     """
     states = Counter(job.state for job in runs.values())
-    note = f"{NOTE} {OUTDATED}" if states["outdated"] else NOTE
+    note = f"{NOTE} outdated: {LISTED_IF_ASKED['outdated']}." if states["outdated"] else NOTE
     blocks = [[f"Runs at scale {plan.config.scale}:", *_table(plan, runs), *textwrap.wrap(note, WIDTH)]]
     if others:
         blocks.append(["Other jobs", *(line for other in others for line in _other(other))])
